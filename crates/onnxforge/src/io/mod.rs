@@ -1,0 +1,4 @@
+//! Files to models and back.
+
+pub mod external;
+pub mod tensor;

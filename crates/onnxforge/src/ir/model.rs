@@ -1,0 +1,253 @@
+//! The model: one arena for all scopes, read here, changed only by [`super::edit`].
+
+use std::collections::HashMap;
+
+use super::id::{Arena, Id, NodeId, OriginId, ScopeId, ValueId};
+use super::journal::Entry;
+use super::names::Names;
+use super::node::{Node, normal_domain};
+use super::origin::{Fate, Origin, Origins};
+use super::scope::{Scope, ScopeKind};
+use super::tensor::Tensor;
+use super::types::Type;
+use super::value::{Constant, Def, Use, Value};
+use crate::proto::schema::{ModelProto, OperatorSetIdProto};
+
+/// A model. Values are stable, nodes are replaceable, ids are never used again.
+#[derive(Clone, Debug)]
+pub struct Model {
+    /// What the IR does not model; its graph and functions are empty.
+    pub(super) header: ModelProto,
+    pub(super) nodes: Arena<NodeId, Node>,
+    pub(super) values: Arena<ValueId, Value>,
+    pub(super) scopes: Arena<ScopeId, Scope>,
+    pub(super) main: ScopeId,
+    pub(super) functions: Vec<ScopeId>,
+    pub(super) origins: Origins,
+    pub(super) journal: Vec<Entry>,
+    pub(super) names: Names,
+    /// Number of nodes that came from the file; they are the first ones of the arena.
+    pub(super) source_nodes: usize,
+}
+
+impl Model {
+    /// The fields of the file's outermost message, without graph and functions.
+    pub fn header(&self) -> &ModelProto {
+        &self.header
+    }
+
+    /// The scope of the model's graph.
+    pub fn main(&self) -> ScopeId {
+        self.main
+    }
+
+    /// The scopes of local functions in file order.
+    pub fn functions(&self) -> &[ScopeId] {
+        &self.functions
+    }
+
+    /// Every scope that is part of the model.
+    pub fn scopes(&self) -> impl Iterator<Item = (ScopeId, &Scope)> {
+        self.scopes.iter().filter(|(_, scope)| scope.live)
+    }
+
+    /// A scope.
+    pub fn scope(&self, id: ScopeId) -> &Scope {
+        &self.scopes[id]
+    }
+
+    /// A node.
+    pub fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[id]
+    }
+
+    /// A value.
+    pub fn value(&self, id: ValueId) -> &Value {
+        &self.values[id]
+    }
+
+    /// Every value that is part of the model.
+    pub fn values(&self) -> impl Iterator<Item = (ValueId, &Value)> {
+        self.values.iter().filter(|(_, value)| value.is_live())
+    }
+
+    /// The nodes of a scope in topological order.
+    pub fn nodes_in(&self, scope: ScopeId) -> impl Iterator<Item = (NodeId, &Node)> {
+        let mut next = self.scopes[scope].first;
+        std::iter::from_fn(move || {
+            let id = next?;
+            let node = &self.nodes[id];
+            next = node.next;
+            Some((id, node))
+        })
+    }
+
+    /// Every node that is part of the model, scope by scope.
+    pub fn nodes(&self) -> impl Iterator<Item = (NodeId, &Node)> {
+        self.scopes().flat_map(|(scope, _)| self.nodes_in(scope))
+    }
+
+    /// Number of nodes in the whole model, bodies and functions included.
+    pub fn node_count(&self) -> usize {
+        self.scopes().map(|(_, scope)| scope.node_count).sum()
+    }
+
+    /// The constants of a scope that are not defaults of inputs, in file order.
+    pub fn constants_in(&self, scope: ScopeId) -> impl Iterator<Item = (ValueId, &Constant)> {
+        self.scopes[scope].constants.iter().filter_map(move |&id| match &self.values[id].def {
+            Def::Constant { scope: of, constant, .. } if *of == scope => Some((id, constant)),
+            _ => None,
+        })
+    }
+
+    /// The stored tensors of a scope: constants and defaults of inputs, in file order.
+    pub fn initializers_in(&self, scope: ScopeId) -> impl Iterator<Item = (ValueId, &Constant)> {
+        self.scopes[scope].constants.iter().filter_map(move |&id| match &self.values[id].def {
+            Def::Constant { scope: of, constant, .. } | Def::Input { scope: of, default: Some(constant) }
+                if *of == scope =>
+            {
+                Some((id, constant))
+            }
+            _ => None,
+        })
+    }
+
+    /// Every dense tensor of the model with the value it belongs to, attributes of nodes not included.
+    pub fn initializers(&self) -> impl Iterator<Item = (ValueId, &Constant)> {
+        self.scopes().flat_map(|(scope, _)| self.initializers_in(scope))
+    }
+
+    /// The dense constant that a value always is.
+    pub fn constant(&self, id: ValueId) -> Option<&Tensor> {
+        self.values[id].constant()?.dense()
+    }
+
+    /// The scope in which a value is defined.
+    pub fn scope_of(&self, id: ValueId) -> Option<ScopeId> {
+        match &self.values[id].def {
+            Def::Input { scope, .. } | Def::Constant { scope, .. } => Some(*scope),
+            Def::Node { node, .. } => Some(self.nodes[*node].scope),
+            Def::Removed => None,
+        }
+    }
+
+    /// What is declared of a value, by its port or by `value_info`.
+    pub fn declared_type(&self, id: ValueId) -> Type {
+        let value = &self.values[id];
+        let port = |ports: &[super::value::Port]| {
+            ports.iter().find(|port| port.value == id).map_or(Type::Unknown, super::value::Port::declared)
+        };
+        let by_port = match value.def {
+            Def::Input { scope, .. } => port(&self.scopes[scope].inputs),
+            _ => value.uses.iter().find_map(|used| match used {
+                Use::Output { scope, index } => self.scopes[*scope].outputs.get(*index as usize),
+                _ => None,
+            }).map_or(Type::Unknown, super::value::Port::declared),
+        };
+        match (by_port, &value.info) {
+            (Type::Unknown, Some(info)) => info.r#type.as_deref().map_or(Type::Unknown, Type::from),
+            (known, _) => known,
+        }
+    }
+
+    /// The operator sets that hold in a scope: those of the function, or of the model.
+    pub fn opset_imports(&self, scope: ScopeId) -> &[OperatorSetIdProto] {
+        let mut scope = &self.scopes[scope];
+        while let Some(parent) = scope.parent {
+            scope = &self.scopes[parent];
+        }
+        match &scope.kind {
+            ScopeKind::Function(rest) => &rest.opset_import,
+            _ => &self.header.opset_import,
+        }
+    }
+
+    /// The version of `domain` that holds in a scope.
+    pub fn opset(&self, scope: ScopeId, domain: &str) -> Option<i64> {
+        self.opset_imports(scope)
+            .iter()
+            .find(|import| normal_domain(import.domain.as_deref().unwrap_or_default()) == normal_domain(domain))
+            .map(|import| import.version.unwrap_or(0))
+    }
+
+    /// Everything that was done to the model since it was loaded.
+    pub fn journal(&self) -> &[Entry] {
+        &self.journal
+    }
+
+    /// All origins.
+    pub fn origins(&self) -> &Origins {
+        &self.origins
+    }
+
+    /// The nodes that stood in the file, whether or not they are still there.
+    pub fn source_nodes(&self) -> impl Iterator<Item = NodeId> + use<> {
+        (0..self.source_nodes as u32).map(NodeId::from_index)
+    }
+
+    /// What became of every node of the file. Total: each one has exactly one fate.
+    pub fn fates(&self) -> Vec<(NodeId, Fate)> {
+        let mut merged: HashMap<NodeId, Vec<NodeId>> = HashMap::new();
+        let mut folded: HashMap<NodeId, Vec<ValueId>> = HashMap::new();
+        let mut sources: HashMap<OriginId, Vec<NodeId>> = HashMap::new();
+        let mut sources_of = |id: OriginId| sources.entry(id).or_insert_with(|| self.origins.sources(id)).clone();
+        for (id, node) in self.nodes() {
+            if matches!(self.origins.get(node.origin), Origin::Derived { .. }) {
+                for source in sources_of(node.origin) {
+                    merged.entry(source).or_default().push(id);
+                }
+            }
+        }
+        for (id, value) in self.values() {
+            if let Def::Constant { origin: Some(origin), .. } = value.def {
+                for source in sources_of(origin) {
+                    folded.entry(source).or_default().push(id);
+                }
+            }
+        }
+        self.source_nodes()
+            .map(|id| {
+                let fate = if self.nodes[id].live {
+                    Fate::Kept
+                } else if let Some(nodes) = merged.remove(&id) {
+                    Fate::Merged(nodes)
+                } else if let Some(values) = folded.remove(&id) {
+                    Fate::Folded(values)
+                } else {
+                    Fate::Dead
+                };
+                (id, fate)
+            })
+            .collect()
+    }
+
+    /// Where in `scope` something happens that happens in `inner`: the node of `scope` that holds `inner`.
+    /// `None`: `inner` is `scope` itself. `Err`: `inner` does not lie in `scope`.
+    pub(super) fn holder_within(&self, scope: ScopeId, inner: ScopeId) -> Result<Option<NodeId>, NotInside> {
+        let mut holder = None;
+        let mut current = inner;
+        while current != scope {
+            let entered = &self.scopes[current];
+            holder = entered.holder();
+            current = entered.parent.ok_or(NotInside)?;
+        }
+        Ok(holder)
+    }
+
+    /// Every node in the bodies of `node`, at any depth.
+    pub fn nodes_inside(&self, node: NodeId) -> Vec<NodeId> {
+        let mut found = Vec::new();
+        let mut open: Vec<ScopeId> = self.nodes[node].bodies().collect();
+        while let Some(scope) = open.pop() {
+            for (id, inner) in self.nodes_in(scope) {
+                found.push(id);
+                open.extend(inner.bodies());
+            }
+        }
+        found
+    }
+}
+
+/// A scope does not lie in another one.
+#[derive(Debug)]
+pub(super) struct NotInside;
