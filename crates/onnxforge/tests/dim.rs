@@ -296,6 +296,24 @@ proptest! {
     }
 
     #[test]
+    fn extremes_of_linear_forms_are_associative(
+        members in prop::collection::vec(prop::collection::vec(-2i64..=2, 3), 3), max in any::<bool>(),
+    ) {
+        let (symbols, all) = table();
+        let linear = |member: &Vec<i64>| {
+            Dim::from(all[0]).mul(&Dim::from(member[0]))?
+                .add(&Dim::from(all[3]).mul(&Dim::from(member[1]))?)?
+                .add(&Dim::from(member[2]))
+        };
+        let op = if max { Max } else { Min };
+        let join = |a: &Option<Dim>, b: &Option<Dim>| {
+            apply(op, a.as_ref()?, b.as_ref()?, &symbols)
+        };
+        let [a, b, c] = [0, 1, 2].map(|at| linear(&members[at]));
+        prop_assert_eq!(join(&join(&a, &b), &c), join(&a, &join(&b, &c)));
+    }
+
+    #[test]
     fn substitution_commutes_with_evaluation(
         expr in small(), at in 0..NAMES.len(), by in small(), values in assignments(),
     ) {

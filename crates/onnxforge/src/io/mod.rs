@@ -1,4 +1,11 @@
 //! Files to models and back.
 
 pub mod external;
+pub mod load;
+pub mod message;
+pub mod save;
 pub mod tensor;
+
+pub use external::LinkPolicy;
+pub use load::{LoadError, LoadOptions, load, load_bytes};
+pub use save::{External, SaveError, SaveOptions, Saved, save, to_bytes};

@@ -26,10 +26,8 @@ pub(crate) struct SourceNode {
 /// Nodes of a scope that wait for each other.
 #[derive(Debug)]
 pub(crate) struct Cycle {
-    /// The scope.
-    pub scope: ScopeId,
-    /// The nodes on the cycle, each reading from the one before.
-    pub nodes: Vec<NodeId>,
+    /// What to call the nodes on the cycle, each reading from the one before.
+    pub nodes: Vec<String>,
 }
 
 /// A model under construction.
@@ -184,6 +182,13 @@ impl Builder {
     }
 }
 
+fn label(node: &Node) -> String {
+    match &node.name {
+        Some(name) if !name.is_empty() => format!("{name} ({})", node.op),
+        _ => node.op.to_string(),
+    }
+}
+
 fn next_id(nodes: &Arena<NodeId, Node>) -> NodeId {
     super::id::Id::from_index(u32::try_from(nodes.len()).unwrap_or(u32::MAX))
 }
@@ -256,7 +261,7 @@ fn sort(model: &mut Model, scope: ScopeId) -> Result<(), Cycle> {
             at = producers[i].iter().filter_map(|p| position.get(p).copied()).find(|&p| waiting[p] > 0);
         }
         walk.reverse();
-        return Err(Cycle { scope, nodes: walk.into_iter().map(|i| nodes[i]).collect() });
+        return Err(Cycle { nodes: walk.into_iter().map(|i| label(&model.nodes[nodes[i]])).collect() });
     }
     for (i, &node) in order.iter().enumerate() {
         let entry = &mut model.nodes[node];

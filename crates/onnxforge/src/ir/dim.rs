@@ -16,18 +16,20 @@
 //! - Operations that may use a bound take the [`Symbols`] table. Bounds only ever tighten, so a
 //!   normal form built earlier stays valid.
 
-use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 mod bounds;
 mod divide;
 mod extreme;
+mod mono;
+mod parse;
+mod print;
 mod symbols;
 #[cfg(test)]
 mod tests;
-mod text;
 
+use mono::{Atom, Extreme, Mono, UNIT};
 pub use symbols::{Symbol, Symbols};
 
 /// Most terms in one sum.
@@ -60,108 +62,8 @@ struct Sum {
     size: usize,
 }
 
-/// A product of atoms with positive exponents, atoms ascending. Empty is 1.
-#[derive(Clone, PartialEq, Eq, Hash)]
-struct Mono(Vec<(Atom, u32)>);
-
-/// An indivisible factor.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-enum Atom {
-    Symbol(Symbol),
-    /// Numerator and divisor. The divisor is positive wherever it is known to be non-zero and signed.
-    FloorDiv(Dim, Dim),
-    /// Two or more members, ascending, none of which is provably redundant.
-    Extreme(Extreme, Vec<Dim>),
-}
-
-/// Which end of a set of members an extreme takes.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-enum Extreme {
-    Min,
-    Max,
-}
-
 /// Terms under construction.
 type Terms = BTreeMap<Mono, i64>;
-
-static UNIT: Mono = Mono(Vec::new());
-
-impl Atom {
-    fn depth(&self) -> u32 {
-        match self {
-            Atom::Symbol(_) => 0,
-            Atom::FloorDiv(x, b) => 1 + x.depth().max(b.depth()),
-            Atom::Extreme(_, members) => 1 + members.iter().map(Dim::depth).max().unwrap_or(0),
-        }
-    }
-
-    fn size(&self) -> usize {
-        match self {
-            Atom::Symbol(_) => 1,
-            Atom::FloorDiv(x, b) => 1 + x.size() + b.size(),
-            Atom::Extreme(_, members) => 1 + members.iter().map(Dim::size).sum::<usize>(),
-        }
-    }
-}
-
-/// Graded lexicographic: compatible with multiplication, as polynomial division requires.
-impl Ord for Mono {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.degree().cmp(&other.degree()).then_with(|| {
-            for ((a, n), (b, m)) in self.0.iter().zip(&other.0) {
-                let order = b.cmp(a).then(n.cmp(m));
-                if order.is_ne() {
-                    return order;
-                }
-            }
-            Ordering::Equal
-        })
-    }
-}
-
-impl PartialOrd for Mono {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Mono {
-    fn degree(&self) -> u32 {
-        self.0.iter().map(|(_, n)| n).sum()
-    }
-
-    fn exponent(&self, atom: &Atom) -> u32 {
-        self.0
-            .iter()
-            .find(|(a, _)| a == atom)
-            .map_or(0, |(_, n)| *n)
-    }
-
-    fn from_powers(powers: BTreeMap<Atom, u32>) -> Mono {
-        Mono(powers.into_iter().filter(|(_, n)| *n > 0).collect())
-    }
-
-    fn mul(&self, other: &Mono) -> Option<Mono> {
-        if self.degree() + other.degree() > MAX_DEGREE {
-            return None;
-        }
-        let mut powers: BTreeMap<Atom, u32> = self.0.iter().cloned().collect();
-        for (atom, n) in &other.0 {
-            *powers.entry(atom.clone()).or_default() += n;
-        }
-        Some(Mono::from_powers(powers))
-    }
-
-    /// The quotient, if `other` divides `self`.
-    fn div(&self, other: &Mono) -> Option<Mono> {
-        let mut powers: BTreeMap<Atom, u32> = self.0.iter().cloned().collect();
-        for (atom, n) in &other.0 {
-            let have = powers.get_mut(atom)?;
-            *have = have.checked_sub(*n)?;
-        }
-        Some(Mono::from_powers(powers))
-    }
-}
 
 fn accumulate(terms: &mut Terms, mono: Mono, coefficient: i64) -> Option<()> {
     let slot = terms.entry(mono).or_insert(0);

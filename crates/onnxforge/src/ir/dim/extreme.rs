@@ -38,7 +38,7 @@ impl Dim {
         for dim in dims {
             match dim.as_atom() {
                 Some(Atom::Extreme(e, nested)) if *e == end => {
-                    members.extend(nested.iter().cloned())
+                    members.extend(nested.iter().cloned());
                 }
                 _ => {
                     members.insert(dim.clone());
