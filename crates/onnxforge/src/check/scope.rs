@@ -47,15 +47,25 @@ pub(super) struct Scope<'m> {
 
 impl<'m> Scope<'m> {
     pub(super) fn new(nodes: &'m [NodeProto]) -> Self {
-        Self { nodes, ..Self::default() }
+        Self {
+            nodes,
+            ..Self::default()
+        }
     }
 
     pub(super) fn get(&self, name: &str) -> Option<&Value<'m>> {
         self.values.get(name)
     }
 
+    /// All names, in the order of definition.
+    pub(super) fn names(&self) -> impl Iterator<Item = &'m str> {
+        self.names.iter().copied()
+    }
+
     fn visible(&self, name: &str) -> Option<&Value<'m>> {
-        self.values.get(name).filter(|value| !matches!(value.def, Def::Node(index) if index >= self.now))
+        self.values
+            .get(name)
+            .filter(|value| !matches!(value.def, Def::Node(index) if index >= self.now))
     }
 
     fn describe(&self, def: Def) -> String {
@@ -104,12 +114,21 @@ impl<'m> Checker<'m> {
                     Def::Input => "the input",
                     Def::Initializer => "the initializer",
                 };
-                let message = format!("{what} {} is already defined by {first}; rename one of them", Quoted(name));
+                let message = format!(
+                    "{what} {} is already defined by {first}; rename one of them",
+                    Quoted(name)
+                );
                 self.error(Rule::Ssa, here, message);
             }
             return;
         }
-        self.scope.values.insert(name, Value { def, declared: None });
+        self.scope.values.insert(
+            name,
+            Value {
+                def,
+                declared: None,
+            },
+        );
         self.scope.names.push(name);
     }
 
@@ -153,13 +172,17 @@ impl<'m> Checker<'m> {
         let mut early = None;
         let scopes = self.outer.iter_mut().chain([&mut self.scope]);
         for scope in scopes.rev() {
-            let Some(value) = scope.values.get(name) else { continue };
+            let Some(value) = scope.values.get(name) else {
+                continue;
+            };
             match value.def {
                 Def::Node(definer) if definer >= scope.now => {
                     early.get_or_insert((scope, definer));
                     continue;
                 }
-                Def::Node(definer) if scope.now < usize::MAX => scope.edges.push((scope.now, definer)),
+                Def::Node(definer) if scope.now < usize::MAX => {
+                    scope.edges.push((scope.now, definer));
+                }
                 _ => {}
             }
             return value.declared.as_ref().map(|declared| declared.kind);
@@ -167,8 +190,16 @@ impl<'m> Checker<'m> {
         match early {
             Some((scope, definer)) => {
                 scope.edges.push((scope.now, definer));
-                scope.early.push(Early { name, reader: scope.now, definer, place: here.place() });
-                scope.get(name).and_then(|value| value.declared.as_ref()).map(|declared| declared.kind)
+                scope.early.push(Early {
+                    name,
+                    reader: scope.now,
+                    definer,
+                    place: here.place(),
+                });
+                scope
+                    .get(name)
+                    .and_then(|value| value.declared.as_ref())
+                    .map(|declared| declared.kind)
             }
             None => {
                 self.dangling(Rule::DanglingName, name, what, here);
@@ -179,15 +210,26 @@ impl<'m> Checker<'m> {
 
     /// Reports a name that nothing defines.
     pub(super) fn dangling(&mut self, rule: Rule, name: &str, what: &str, here: &Here<'_>) {
-        let in_main = self.main.as_ref().is_some_and(|main| main.get(name).is_some());
+        let in_main = rule == Rule::DanglingName
+            && self
+                .main
+                .as_ref()
+                .is_some_and(|main| main.get(name).is_some());
         let cure = if in_main && self.context.function.is_some() {
-            "; the main graph has it, but a function sees only its own inputs: pass it as one".to_owned()
+            "; the main graph has it, but a function sees only its own inputs: pass it as one"
+                .to_owned()
         } else {
-            let near = self.scope.names.iter().copied();
-            let names = near.chain(self.outer.iter().rev().flat_map(|scope| scope.names.iter().copied()));
+            let names = self
+                .scope
+                .names()
+                .chain(self.outer.iter().rev().flat_map(Scope::names));
             question(closest(&mut self.budget, name, names))
         };
-        self.error(rule, here, format!("{what} is {}, which nothing defines{cure}", Quoted(name)));
+        self.error(
+            rule,
+            here,
+            format!("{what} is {}, which nothing defines{cure}", Quoted(name)),
+        );
     }
 
     /// Whether this name is defined in the current scope, or visible around it.
@@ -197,7 +239,11 @@ impl<'m> Checker<'m> {
 
     /// The declared type of a value of the current scope.
     pub(super) fn declared_kind(&self, name: &str) -> Option<Kind> {
-        self.scope.get(name)?.declared.as_ref().map(|declared| declared.kind)
+        self.scope
+            .get(name)?
+            .declared
+            .as_ref()
+            .map(|declared| declared.kind)
     }
 
     /// Whether this scope itself defines the name.
@@ -207,7 +253,9 @@ impl<'m> Checker<'m> {
 
     /// Notes a declaration of a value of the current scope; it must agree with earlier ones.
     pub(super) fn declare(&mut self, name: &str, declared: Declared<'m>, here: &Here<'_>) {
-        let Some(value) = self.scope.values.get_mut(name) else { return };
+        let Some(value) = self.scope.values.get_mut(name) else {
+            return;
+        };
         let Some(first) = &value.declared else {
             value.declared = Some(declared);
             return;
@@ -222,8 +270,11 @@ impl<'m> Checker<'m> {
             );
             self.error(Rule::TypeConflict, here, message);
         } else if let Some(why) = first.shape.conflict(&declared.shape) {
-            let message =
-                format!("{} has another shape as {}: {why}; correct one of them", Quoted(name), first.source.article());
+            let message = format!(
+                "{} has another shape as {}: {why}; correct one of them",
+                Quoted(name),
+                first.source.article()
+            );
             // A constant contradicts the input that it is the default of; between other notes only one is stale.
             if first.source.is_interface() && declared.source.is_constant() {
                 self.error(Rule::TypeConflict, here, message);
@@ -256,15 +307,21 @@ impl<'m> Checker<'m> {
             self.error_at(Rule::TopologicalOrder, read.place, message);
         }
         for cycle in edges.cycles(&component) {
-            let Some((&start, node)) = cycle.first().and_then(|start| Some((start, nodes.get(*start)?))) else {
+            let Some((&start, node)) = cycle
+                .first()
+                .and_then(|start| Some((start, nodes.get(*start)?)))
+            else {
                 continue;
             };
             let at = here.at(Step::node(start, node));
             if cycle.len() == 1 {
-                self.error(Rule::Cycle, &at, "the node reads its own output".to_owned());
+                self.error(Rule::Cycle, &at, "the node reads its own output");
                 continue;
             }
-            let shown = cycle.iter().take(8).map(|&index| self.scope.describe(Def::Node(index)));
+            let shown = cycle
+                .iter()
+                .take(8)
+                .map(|&index| self.scope.describe(Def::Node(index)));
             let mut path: Vec<String> = shown.collect();
             if cycle.len() > path.len() {
                 path.push(format!("{} more", cycle.len() - path.len()));
@@ -281,5 +338,9 @@ impl<'m> Checker<'m> {
 
 /// The name of an operator as messages show it.
 pub(super) fn op_name(domain: &str, name: &str) -> String {
-    if domain.is_empty() { Plain(name).to_string() } else { format!("{}.{}", Plain(domain), Plain(name)) }
+    if domain.is_empty() {
+        Plain(name).to_string()
+    } else {
+        format!("{}.{}", Plain(domain), Plain(name))
+    }
 }

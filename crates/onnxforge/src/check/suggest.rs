@@ -6,7 +6,7 @@ use super::problem::Quoted;
 const LONGEST: usize = 120;
 
 /// How many characters may be compared in one run, so that a model full of wrong names is still checked in linear time.
-pub(super) const BUDGET: u64 = 20_000_000;
+pub(super) const BUDGET: u64 = 4_000_000;
 
 /// The candidate that differs least from `wanted`, if it differs little enough to be a slip. Draws on `budget`.
 pub(super) fn closest<'a>(
@@ -19,7 +19,11 @@ pub(super) fn closest<'a>(
         return None;
     }
     // Very short names are all alike; there only the case counts as a slip.
-    let limit = if letters.len() < 3 { 0 } else { (letters.len() / 4).clamp(1, 3) };
+    let limit = if letters.len() < 3 {
+        0
+    } else {
+        (letters.len() / 4).clamp(1, 3)
+    };
     let mut best: Option<(usize, &str)> = None;
     for candidate in candidates {
         if *budget == 0 {
@@ -28,7 +32,10 @@ pub(super) fn closest<'a>(
         *budget -= 1;
         let distance = if candidate.eq_ignore_ascii_case(wanted) {
             0
-        } else if limit == 0 || candidate.len() + 4 * limit < wanted.len() || candidate.len() > 4 * (LONGEST + limit) {
+        } else if limit == 0
+            || candidate.len() + 4 * limit < wanted.len()
+            || candidate.len() > 4 * (LONGEST + limit)
+        {
             continue;
         } else {
             let other: Vec<char> = candidate.chars().collect();
@@ -47,26 +54,32 @@ pub(super) fn closest<'a>(
 
 /// The end of a message: a question, or nothing.
 pub(super) fn question(name: Option<&str>) -> String {
-    name.map_or_else(String::new, |name| format!("; did you mean {}?", Quoted(name)))
+    name.map_or_else(String::new, |name| {
+        format!("; did you mean {}?", Quoted(name))
+    })
 }
 
 /// Insertions, deletions, replacements and swaps of neighbours that lead from one to the other.
 fn edits(a: &[char], b: &[char]) -> usize {
-    let mut before: Vec<usize> = Vec::new();
+    // The row in the making and the two before it.
+    let mut row: Vec<usize> = Vec::with_capacity(b.len() + 1);
     let mut above: Vec<usize> = (0..=b.len()).collect();
+    let mut before: Vec<usize> = Vec::with_capacity(b.len() + 1);
+    let at = |row: &[usize], j: usize| row.get(j).copied().unwrap_or(usize::MAX - 1);
     for (i, &x) in a.iter().enumerate() {
-        let mut row = Vec::with_capacity(above.len());
+        row.clear();
         row.push(i + 1);
         for (j, &y) in b.iter().enumerate() {
-            let at = |row: &[usize], j: usize| row.get(j).copied().unwrap_or(usize::MAX - 1);
-            let mut least = (at(&above, j) + usize::from(x != y)).min(at(&above, j + 1) + 1).min(at(&row, j) + 1);
+            let replaced = at(&above, j) + usize::from(x != y);
+            let mut least = replaced.min(at(&above, j + 1) + 1).min(at(&row, j) + 1);
             let swapped = i > 0 && j > 0 && a.get(i - 1) == Some(&y) && b.get(j - 1) == Some(&x);
             if swapped {
                 least = least.min(at(&before, j - 1) + 1);
             }
             row.push(least);
         }
-        before = std::mem::replace(&mut above, row);
+        std::mem::swap(&mut before, &mut above);
+        std::mem::swap(&mut above, &mut row);
     }
     above.last().copied().unwrap_or(0)
 }
@@ -77,7 +90,12 @@ mod tests {
 
     #[test]
     fn edits_are_counted() {
-        let count = |a: &str, b: &str| edits(&a.chars().collect::<Vec<_>>(), &b.chars().collect::<Vec<_>>());
+        let count = |a: &str, b: &str| {
+            edits(
+                &a.chars().collect::<Vec<_>>(),
+                &b.chars().collect::<Vec<_>>(),
+            )
+        };
         assert_eq!(count("", "abc"), 3);
         assert_eq!(count("kitten", "sitting"), 3);
         assert_eq!(count("conv", "covn"), 1);

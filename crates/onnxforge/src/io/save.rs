@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, Seek, Write};
 use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
@@ -18,7 +18,9 @@ use crate::blob::{Blob, Payload};
 use crate::ir::model::Model;
 use crate::ir::tensor::{Data, Storage, Tensor, TensorError};
 use crate::proto::Str;
-use crate::proto::schema::{AttributeProto, GraphProto, StringStringEntryProto, TensorProto};
+use crate::proto::schema::{ModelProto, StringStringEntryProto, TensorProto};
+use crate::proto::walk::walk;
+use crate::progress::{Progress, Silent};
 use crate::proto::wire;
 
 /// Protobuf messages must stay below this size.
@@ -29,6 +31,9 @@ pub const EXTERNAL_FROM: u64 = 1024;
 
 /// Where tensors start in a data file.
 const ALIGNMENT: u64 = 64;
+
+/// Bytes copied between two reports of progress.
+const PROGRESS_STEP: usize = 32 << 20;
 
 /// Where weights go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -89,6 +94,16 @@ pub struct Saved {
 
 /// Writes `model` to `path`.
 pub fn save(model: &Model, path: &Path, options: &SaveOptions) -> Result<Saved, SaveError> {
+    save_with(model, path, options, &Silent)
+}
+
+/// Writes `model` to `path` and tells `progress` about the bytes on their way.
+pub fn save_with(
+    model: &Model,
+    path: &Path,
+    options: &SaveOptions,
+    progress: &dyn Progress,
+) -> Result<Saved, SaveError> {
     let tensor_error = |source| SaveError::Tensor { path: path.to_owned(), source };
     let mut plan = DataPlan::new(path, options.external, model);
     let message = to_message(model, &mut |tensor| plan.place(tensor)).map_err(tensor_error)?;
@@ -97,30 +112,41 @@ pub fn save(model: &Model, path: &Path, options: &SaveOptions) -> Result<Saved, 
     if encoded.byte_len() >= MESSAGE_LIMIT {
         if matches!(options.external, External::Keep | External::Auto) {
             // Weights that were, or were thought to fit, inside do not fit there.
-            return save(model, path, &SaveOptions { external: External::Split });
+            return save_with(model, path, &SaveOptions { external: External::Split }, progress);
         }
         return Err(SaveError::TooLarge { path: path.to_owned(), size: encoded.byte_len() });
     }
 
     // All files are written in full before the first one takes its place.
-    let mut staged = Vec::new();
-    for file in plan.files.iter() {
-        staged.push(file.write()?);
-    }
     let size = encoded.byte_len();
-    staged.push(stage(path, size, |out| encoded.pieces().try_for_each(|piece| copy(&piece, out)))?);
+    progress.begin("writing", plan.files.iter().map(|file| file.end).sum::<u64>() + size);
+    let mut staged = Vec::new();
+    for file in &plan.files {
+        staged.push(file.write(progress)?);
+    }
+    staged.push(stage(path, size, progress, |out| encoded.pieces().try_for_each(|piece| out.copy(&piece)))?);
+    progress.end();
 
     let mut saved = Saved::default();
-    for Staged { file, target, size } in staged {
-        file.persist(&target).map_err(|error| SaveError::Write { path: target.clone(), source: error.error })?;
-        saved.files.push((target, size));
+    for file in staged {
+        saved.files.push(file.persist()?);
     }
-    sync_folder(&folder_of(path));
     for old in plan.obsolete {
         // The new model does not need it and the old one is gone; leaving it behind is no error.
         drop(std::fs::remove_file(old));
     }
     Ok(saved)
+}
+
+/// Writes a message as it is; its external data is not touched.
+pub fn save_message(message: &ModelProto, path: &Path) -> Result<Saved, SaveError> {
+    let encoded = wire::encode(message);
+    let size = encoded.byte_len();
+    if size >= MESSAGE_LIMIT {
+        return Err(SaveError::TooLarge { path: path.to_owned(), size });
+    }
+    let staged = stage(path, size, &Silent, |out| encoded.pieces().try_for_each(|piece| out.copy(&piece)))?;
+    staged.persist().map(|file| Saved { files: vec![file] })
 }
 
 /// Encodes `model` with all weights in it.
@@ -139,8 +165,23 @@ struct Staged {
     size: u64,
 }
 
+impl Staged {
+    /// Puts the file in its place, for good.
+    fn persist(self) -> Result<(PathBuf, u64), SaveError> {
+        let Self { file, target, size } = self;
+        file.persist(&target).map_err(|error| SaveError::Write { path: target.clone(), source: error.error })?;
+        sync_folder(&folder_of(&target));
+        Ok((target, size))
+    }
+}
+
 /// Writes a file beside its target and brings it to the disk.
-fn stage(target: &Path, size: u64, write: impl FnOnce(&mut Output) -> io::Result<()>) -> Result<Staged, SaveError> {
+fn stage(
+    target: &Path,
+    size: u64,
+    progress: &dyn Progress,
+    write: impl FnOnce(&mut Output<'_>) -> io::Result<()>,
+) -> Result<Staged, SaveError> {
     let attempt = || -> io::Result<NamedTempFile> {
         let folder = folder_of(target);
         std::fs::create_dir_all(&folder)?;
@@ -150,7 +191,7 @@ fn stage(target: &Path, size: u64, write: impl FnOnce(&mut Output) -> io::Result
         #[cfg(unix)]
         builder.permissions(permissions(target));
         let file = builder.tempfile_in(&folder)?;
-        let mut out = Output { buffer: BufWriter::with_capacity(1 << 20, file.reopen()?) };
+        let mut out = Output { buffer: BufWriter::with_capacity(1 << 20, file.reopen()?), progress };
         write(&mut out)?;
         out.buffer.flush()?;
         out.buffer.get_ref().sync_all()?;
@@ -179,49 +220,66 @@ fn sync_folder(folder: &Path) {
 }
 
 /// A file under construction.
-struct Output {
+struct Output<'a> {
     buffer: BufWriter<File>,
+    progress: &'a dyn Progress,
 }
 
-impl Output {
+impl Output<'_> {
     /// Goes on at `offset`, which is not before the current place; what lies between is zero.
     fn skip_to(&mut self, offset: u64) -> io::Result<()> {
-        use io::Seek;
         self.buffer.seek(io::SeekFrom::Start(offset)).map(drop)
     }
-}
 
-/// Writes a payload; mapped bytes go from file to file inside the kernel where the system can do that.
-fn copy(payload: &Payload, out: &mut Output) -> io::Result<()> {
-    match payload {
-        Payload::Bytes(blob) => copy_blob(blob, out),
-        Payload::Stream(stream) => stream.write_to(&mut out.buffer),
-    }
-}
-
-fn copy_blob(blob: &Blob, out: &mut Output) -> io::Result<()> {
-    #[cfg(target_os = "linux")]
-    if blob.len() >= 1 << 20
-        && let Some((file, start)) = blob.place()
-    {
-        out.buffer.flush()?;
-        let copied = copy_in_kernel(file.file(), start, blob.len(), out.buffer.get_ref());
-        return out.buffer.write_all(blob.get(copied..).unwrap_or_default());
-    }
-    out.buffer.write_all(blob)
-}
-
-/// Copies up to `length` bytes to the end of what `to` has, and says how many it could.
-#[cfg(target_os = "linux")]
-fn copy_in_kernel(from: &File, mut start: u64, length: usize, to: &File) -> usize {
-    let mut done = 0;
-    while done < length {
-        match rustix::fs::copy_file_range(from, Some(&mut start), to, None, length - done) {
-            Ok(0) | Err(_) => break,
-            Ok(copied) => done += copied,
+    /// Writes a payload; mapped bytes go from file to file inside the kernel where the system can do that.
+    fn copy(&mut self, payload: &Payload) -> io::Result<()> {
+        match payload {
+            Payload::Bytes(blob) => self.copy_blob(blob),
+            Payload::Stream(stream) => stream.write_to(self),
         }
     }
-    done
+
+    fn copy_blob(&mut self, blob: &Blob) -> io::Result<()> {
+        let mut done = 0;
+        #[cfg(target_os = "linux")]
+        if blob.len() >= 1 << 20
+            && let Some((file, start)) = blob.place()
+        {
+            self.buffer.flush()?;
+            done = self.copy_in_kernel(file.file(), start, blob.len());
+        }
+        // What the kernel did not copy is written in pieces small enough to show progress.
+        blob.get(done..).unwrap_or_default().chunks(PROGRESS_STEP).try_for_each(|part| self.write_all(part))
+    }
+
+    /// Copies up to `length` bytes to the end of what is written, and says how many it could.
+    #[cfg(target_os = "linux")]
+    fn copy_in_kernel(&mut self, from: &File, mut start: u64, length: usize) -> usize {
+        let mut done = 0;
+        while done < length {
+            let part = (length - done).min(PROGRESS_STEP);
+            match rustix::fs::copy_file_range(from, Some(&mut start), self.buffer.get_ref(), None, part) {
+                Ok(0) | Err(_) => break,
+                Ok(copied) => {
+                    done += copied;
+                    self.progress.advance(copied as u64);
+                }
+            }
+        }
+        done
+    }
+}
+
+impl Write for Output<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.buffer.write(bytes)?;
+        self.progress.advance(written as u64);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.buffer.flush()
+    }
 }
 
 /// What goes into data files, and under which entries the model refers to it.
@@ -248,16 +306,16 @@ struct DataFile {
 }
 
 impl DataFile {
-    fn write(&self) -> Result<Staged, SaveError> {
+    fn write(&self, progress: &dyn Progress) -> Result<Staged, SaveError> {
         let mut parts: Vec<&(u64, Payload)> = self.parts.iter().collect();
         parts.sort_by_key(|(offset, _)| *offset);
-        stage(&self.target, self.end, |out| {
+        stage(&self.target, self.end, progress, |out| {
             let mut position = 0;
             for (offset, payload) in merge_neighbours(&parts) {
                 if offset != position {
                     out.skip_to(offset)?;
                 }
-                copy(&payload, out)?;
+                out.copy(&payload)?;
                 position = offset + payload.byte_len();
             }
             Ok(())
@@ -408,29 +466,15 @@ fn free_name(name: &str, in_use: &[Str]) -> String {
 
 /// The data files that the model in `path` refers to; none when there is no readable model.
 fn references_of(path: &Path) -> Vec<Str> {
-    let Ok(message) = read_message(path) else { return Vec::new() };
+    let Ok(mut message) = read_message(path) else { return Vec::new() };
     let mut found: Vec<Str> = Vec::new();
-    let mut tensor = |tensor: &TensorProto| {
+    walk(&mut message, &mut |tensor: &mut TensorProto| {
         if tensor.data_location == Some(1)
             && let Ok(reference) = Reference::parse(&tensor.external_data)
             && !found.contains(&reference.location)
         {
             found.push(reference.location);
         }
-    };
-    let mut graphs: Vec<&GraphProto> = message.graph.as_deref().into_iter().collect();
-    let function_attributes = message.functions.iter().flat_map(|f| &f.node).flat_map(|node| &node.attribute);
-    let mut attributes: Vec<&AttributeProto> = function_attributes.collect();
-    loop {
-        for attribute in attributes.drain(..) {
-            attribute.t.iter().for_each(|t| tensor(t));
-            attribute.tensors.iter().for_each(&mut tensor);
-            graphs.extend(attribute.g.as_deref());
-            graphs.extend(&attribute.graphs);
-        }
-        let Some(graph) = graphs.pop() else { break };
-        graph.initializer.iter().for_each(&mut tensor);
-        attributes.extend(graph.node.iter().flat_map(|node| &node.attribute));
-    }
+    });
     found
 }

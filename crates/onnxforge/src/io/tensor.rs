@@ -2,13 +2,17 @@
 
 use std::sync::Arc;
 
-use super::external::{ExternalError, ExternalFiles, Reference};
-use crate::blob::Blob;
+use super::external::{ExternalFiles, Reference};
+use crate::blob::{Blob, Payload};
 use crate::ir::dtype::DType;
+use crate::ir::lazy::Lazy;
 use crate::ir::tensor::{Data, Storage, Tensor, TensorError, TensorNotes, element_count};
 use crate::proto::Str;
 use crate::proto::schema::{StringStringEntryProto, TensorProto};
 use crate::proto::wire::{Packed, PackedFixed};
+
+/// The metadata key under which a tensor without elements says what they looked like.
+pub const RECIPE_KEY: &str = "onnxforge.redacted";
 
 /// `TensorProto.DataLocation.EXTERNAL`.
 const EXTERNAL: i32 = 1;
@@ -80,6 +84,7 @@ pub fn from_proto(proto: TensorProto, files: &mut ExternalFiles) -> Result<Tenso
         return Err(StoredTensorError::Twice(first, second));
     }
 
+    let redacted = proto.metadata_props.iter().any(|entry| entry.key.as_deref() == Some(RECIPE_KEY));
     let notes = TensorNotes {
         name: proto.name,
         doc_string: proto.doc_string,
@@ -97,13 +102,17 @@ pub fn from_proto(proto: TensorProto, files: &mut ExternalFiles) -> Result<Tenso
             })?;
             let data = match blob {
                 Ok(blob) => Data::Bytes(blob),
+                Err(_) if redacted => Data::Unavailable(
+                    "its elements were redacted; `onnxforge materialize` makes a model with random ones".into(),
+                ),
                 Err(error) => Data::Unavailable(error.to_string().into()),
             };
             (data, Storage::External(proto.external_data.into()))
         }
         "raw_data" => match proto.raw_data {
-            Some(crate::blob::Payload::Bytes(blob)) => (Data::Bytes(blob), Storage::Raw),
-            _ => return Err(wrong_field()),
+            Some(Payload::Bytes(blob)) => (Data::Bytes(blob), Storage::Raw),
+            Some(Payload::Stream(stream)) => (Data::Lazy(Lazy::Generated(stream).into()), Storage::Raw),
+            None => return Err(wrong_field()),
         },
         "string_data" => (Data::Strings(proto.string_data.into()), Storage::Typed),
         "float_data" if matches!(dtype, DType::F32 | DType::C64) => {
@@ -263,12 +272,4 @@ pub fn external_entries(location: &str, offset: u64, length: u64) -> Vec<StringS
             ..StringStringEntryProto::default()
         })
         .into()
-}
-
-/// Re-exported for the checker: what a tensor's external entries say.
-pub fn reference(tensor: &Tensor) -> Option<Result<Reference, ExternalError>> {
-    match tensor.storage() {
-        Storage::External(entries) => Some(Reference::parse(entries)),
-        _ => None,
-    }
 }

@@ -1,11 +1,13 @@
 //! Tensors that are computed while they are written: a changed layout or a scale, in bounded memory.
 
 use std::io::{self, Write};
+use std::sync::Arc;
 
 use half::{bf16, f16};
 
 use super::dtype::DType;
 use super::tensor::{Data, Tensor, TensorError};
+use crate::blob::Stream;
 
 /// How many bytes are worked on at a time.
 const CHUNK: usize = 256 * 1024;
@@ -29,6 +31,8 @@ pub enum Lazy {
         /// One factor per slice.
         factors: Vec<f64>,
     },
+    /// Made by something else on the way out.
+    Generated(Arc<dyn Stream>),
 }
 
 impl Tensor {
@@ -68,6 +72,7 @@ impl Lazy {
         match self {
             Self::Transpose { source, perm } => transpose(source, perm, out),
             Self::Scale { source, axis, factors } => scale(source, *axis, factors, out),
+            Self::Generated(stream) => stream.write_to(out),
         }
     }
 }

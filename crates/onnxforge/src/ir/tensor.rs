@@ -130,6 +130,9 @@ impl Tensor {
             Data::Splat(blob) if dtype.byte_len(1) != Some(blob.len()) => {
                 return Err(length_error(dtype.byte_len(1).unwrap_or(0), blob.len()));
             }
+            Data::Lazy(lazy) if matches!(&**lazy, Lazy::Generated(stream) if dtype.byte_len(count).map(|n| n as u64) != Some(stream.byte_len())) => {
+                return Err(length_error(dtype.byte_len(count).unwrap_or(0), 0));
+            }
             _ => {}
         }
         Ok(Self { dtype, shape, data, storage: Storage::Raw, notes: None })

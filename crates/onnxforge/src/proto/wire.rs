@@ -84,6 +84,7 @@ impl WireError {
 
 /// How a field's bytes are delimited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
 pub enum Wire {
     Varint = 0,
     Fixed64 = 1,

@@ -78,6 +78,15 @@ impl<'a> Cursor<'a> {
         if self.eat(c)? { Ok(()) } else { Err(self.expected(&format!("`{c}`"))) }
     }
 
+    /// Consumes `=>`, without a space in between.
+    pub(crate) fn expect_arrow(&mut self) -> Result<()> {
+        let start = self.offset;
+        if self.eat('=')? && self.at('>') && self.offset == start + 1 {
+            return self.expect('>');
+        }
+        Err(self.error_at(start, "expected `=>`"))
+    }
+
     /// Consumes an identifier.
     pub(crate) fn ident(&mut self, what: &str) -> Result<&'a str> {
         match self.token {

@@ -48,8 +48,6 @@ pub(crate) enum Token<'a> {
     Bytes(Vec<u8>),
     /// `x"…"`: two hexadecimal digits per byte.
     Hex(Vec<u8>),
-    /// `=>`
-    Arrow,
     /// `..`
     DotDot,
     /// `...`
@@ -73,7 +71,6 @@ impl fmt::Display for Token<'_> {
             Self::Text(text) => write!(f, "the string {:?}", start_of(text)),
             Self::Bytes(bytes) => write!(f, "a string of {} bytes", bytes.len()),
             Self::Hex(bytes) => write!(f, "{} encoded bytes", bytes.len()),
-            Self::Arrow => f.write_str("`=>`"),
             Self::DotDot => f.write_str("`..`"),
             Self::Ellipsis => f.write_str("`...`"),
             Self::Punct(c) => write!(f, "`{c}`"),
@@ -181,10 +178,6 @@ impl<'a> Lexer<'a> {
                 }
             }
             'a'..='z' | 'A'..='Z' | '_' => self.word()?,
-            '=' if rest.starts_with("=>") => {
-                self.take(2);
-                Token::Arrow
-            }
             '.' if rest.starts_with("...") => {
                 self.take(3);
                 Token::Ellipsis
@@ -311,7 +304,7 @@ impl<'a> Lexer<'a> {
     fn hex(&mut self) -> Result<Token<'a>, ParseError> {
         let start = self.position;
         let body = self.quoted()?;
-        if body == "..." {
+        if body.ends_with("...") {
             return self.error(start, ELIDED);
         }
         let pairs = body.as_bytes().chunks(2);
@@ -349,7 +342,7 @@ mod tests {
     fn every_kind_of_token() {
         use Token::*;
         assert_eq!(
-            tokens("a_1 -12 1. -2.5e-3 0x7F -inf - => = . .. ... $@?| # rest\n\"q\\\"\\n\"").unwrap(),
+            tokens("a_1 -12 1. -2.5e-3 0x7F -inf - = . .. ... $@?| # rest\n\"q\\\"\\n\"").unwrap(),
             [
                 Ident("a_1"),
                 Int("-12"),
@@ -358,7 +351,6 @@ mod tests {
                 Bits(0x7f),
                 Float("-inf"),
                 Punct('-'),
-                Arrow,
                 Punct('='),
                 Punct('.'),
                 DotDot,

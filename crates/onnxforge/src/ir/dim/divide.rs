@@ -275,7 +275,7 @@ impl Quotient {
             let (Some((mono, sign @ (1 | -1))), None) = (holders.next(), holders.next()) else {
                 return None;
             };
-            if mono != only || !a.provably_positive(symbols) {
+            if mono != only {
                 return None;
             }
             let others = self.x.sub(&division.mul(&Dim::from(sign))?)?;
@@ -285,6 +285,7 @@ impl Quotient {
                 Dim::ZERO
             };
             let x = others.mul(a)?.add(&y.mul(&Dim::from(sign))?)?.add(&round)?;
+            // With b ≥ 1, a·b ≥ 1 says that a ≥ 1.
             let b = self.b.mul(a)?;
             b.provably_positive(symbols).then_some((x, b))
         };

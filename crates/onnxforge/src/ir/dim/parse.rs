@@ -22,8 +22,8 @@ impl Dim {
 
     /// Reads an expression: integers, names, `+ - * // % **`, parentheses, `min`, `max`, `floor`,
     /// `ceil` and the SymPy spellings of these. `/` is read only where it provably leaves no
-    /// remainder and inside `floor` and `ceil`. Names that the table does
-    /// not know become symbols that are at least 0.
+    /// remainder and inside `floor` and `ceil`. `?7` and `'any text'` are names too. Names that the
+    /// table does not know become symbols that are at least 0.
     ///
     /// `None`, with the table unchanged, for everything else. A hyphen between two word characters,
     /// as in `batch-size`, is taken as part of a name and so not as an expression.

@@ -1,0 +1,46 @@
+//! `onnxforge check`: is it valid.
+
+use std::path::PathBuf;
+
+use onnxforge::check::{Problem, Severity, check};
+use serde::Serialize;
+
+use super::open_message;
+use crate::failure::{Failure, Verdict};
+use crate::output::Output;
+
+/// Check that a model is valid, and list every problem with its place.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The model.
+    model: PathBuf,
+    /// Count warnings as errors.
+    #[arg(long)]
+    strict: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Report<'a> {
+    schema: u32,
+    model: String,
+    valid: bool,
+    problems: &'a [Problem],
+}
+
+pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
+    let (message, mut files) = open_message(&args.model, output)?;
+    let problems = check(&message, &mut files);
+    let errors = problems.iter().filter(|problem| problem.severity == Severity::Error).count();
+    let warnings = problems.len() - errors;
+    let valid = errors == 0 && !(args.strict && warnings > 0);
+    let report = Report { schema: 1, model: args.model.display().to_string(), valid, problems: &problems };
+    output.result(&report, |out| {
+        for problem in &problems {
+            let kind = if problem.severity == Severity::Error { "error" } else { "warning" };
+            writeln!(out, "{kind}[{}] {}: {}", problem.rule.id(), problem.place, problem.message)?;
+        }
+        let verdict = if valid { "valid" } else { "not valid" };
+        writeln!(out, "{}: {verdict} ({errors} errors, {warnings} warnings)", args.model.display())
+    })?;
+    Ok(if valid { Verdict::Yes } else { Verdict::No })
+}

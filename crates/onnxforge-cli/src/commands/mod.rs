@@ -1,0 +1,114 @@
+//! One file per command.
+
+mod check;
+mod completions;
+mod inspect;
+mod materialize;
+//mod parse;
+//mod print;
+mod redact;
+mod save;
+
+use std::path::Path;
+
+use onnxforge::io::external::ExternalFiles;
+use onnxforge::io::load::{folder_of, read_message};
+use onnxforge::io::{LoadOptions, Saved, load};
+use onnxforge::ir::Model;
+use onnxforge::proto::schema::ModelProto;
+use serde::Serialize;
+
+use crate::failure::{Failure, Verdict};
+use crate::output::Output;
+
+/// The commands.
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    Check(check::Args),
+    Inspect(inspect::Args),
+    Save(save::Args),
+    //Print(print::Args),
+    //Parse(parse::Args),
+    Redact(redact::Args),
+    Materialize(materialize::Args),
+    Completions(completions::Args),
+}
+
+impl Command {
+    pub fn run(self, output: &Output) -> Result<Verdict, Failure> {
+        match self {
+            Self::Check(args) => check::run(&args, output),
+            Self::Inspect(args) => inspect::run(&args, output),
+            Self::Save(args) => save::run(&args, output),
+            //Self::Print(args) => print::run(&args, output),
+            //Self::Parse(args) => parse::run(&args, output),
+            Self::Redact(args) => redact::run(&args, output),
+            Self::Materialize(args) => materialize::run(&args, output),
+            Self::Completions(args) => completions::run(&args, output),
+        }
+    }
+}
+
+/// Where weights go, as users say it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum ExternalArg {
+    /// Into the model file while that stays below 2 GiB, else into one data file.
+    Auto,
+    /// Where they were: external weights stay external, the others stay inside.
+    Keep,
+    /// Into the model file.
+    Inline,
+    /// All but the small ones into one data file beside the model.
+    Split,
+}
+
+impl From<ExternalArg> for onnxforge::io::External {
+    fn from(arg: ExternalArg) -> Self {
+        match arg {
+            ExternalArg::Auto => Self::Auto,
+            ExternalArg::Keep => Self::Keep,
+            ExternalArg::Inline => Self::Inline,
+            ExternalArg::Split => Self::Split,
+        }
+    }
+}
+
+fn load_model(path: &Path, output: &Output) -> Result<Model, Failure> {
+    Ok(load(path, &LoadOptions { links: output.links })?)
+}
+
+/// The message of a model and the files that it may refer to.
+fn open_message(path: &Path, output: &Output) -> Result<(ModelProto, ExternalFiles), Failure> {
+    Ok((read_message(path)?, ExternalFiles::new(Some(folder_of(path)), output.links)))
+}
+
+/// What a command wrote, for `--json` and for people.
+#[derive(Debug, Serialize)]
+struct Written {
+    schema: u32,
+    files: Vec<WrittenFile>,
+}
+
+#[derive(Debug, Serialize)]
+struct WrittenFile {
+    path: String,
+    bytes: u64,
+}
+
+impl From<&Saved> for Written {
+    fn from(saved: &Saved) -> Self {
+        let files = saved.files.iter();
+        Self {
+            schema: 1,
+            files: files.map(|(path, bytes)| WrittenFile { path: path.display().to_string(), bytes: *bytes }).collect(),
+        }
+    }
+}
+
+impl Written {
+    fn show(&self, output: &Output) -> Result<(), Failure> {
+        output.result(self, |out| {
+            self.files.iter().try_for_each(|file| writeln!(out, "wrote {} ({})", file.path, crate::output::bytes(file.bytes)))
+        })
+    }
+}

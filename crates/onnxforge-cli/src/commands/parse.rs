@@ -1,0 +1,34 @@
+//! `onnxforge parse`: a model from the ONNX notation.
+
+use std::path::PathBuf;
+
+use onnxforge::io::save::save_message;
+use onnxforge::text::parse;
+
+use super::Written;
+use crate::failure::{Failure, Verdict};
+use crate::output::Output;
+
+/// Read a model in the ONNX notation and save it.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The text, `-` for standard input.
+    text: PathBuf,
+    /// Where to write the model.
+    #[arg(short, long)]
+    output: PathBuf,
+}
+
+pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
+    let read = if args.text.as_os_str() == "-" {
+        std::io::read_to_string(std::io::stdin())
+    } else {
+        std::fs::read_to_string(&args.text)
+    };
+    let text = read.map_err(|error| Failure::Input(format!("{}: cannot be read: {error}", args.text.display())))?;
+    let message = parse(&text).map_err(|error| {
+        Failure::Input(format!("{}:{}:{}: {}", args.text.display(), error.line, error.column, error.message))
+    })?;
+    Written::from(&save_message(&message, &args.output)?).show(output)?;
+    Ok(Verdict::Yes)
+}

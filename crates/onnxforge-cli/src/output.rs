@@ -1,0 +1,169 @@
+//! What commands show: text for people, JSON for programs.
+
+use std::fs;
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
+use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, TableComponent};
+use onnxforge::io::LinkPolicy;
+use serde::Serialize;
+
+use crate::failure::Failure;
+
+/// Where `--json` goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum JsonTarget {
+    /// Standard output, instead of the text.
+    Stdout,
+    /// A file, beside the text.
+    File(PathBuf),
+}
+
+impl FromStr for JsonTarget {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "-" {
+            return Ok(Self::Stdout);
+        }
+        if text.ends_with(".onnx") {
+            return Err("this looks like a model; write --json after the models".to_owned());
+        }
+        Ok(Self::File(text.into()))
+    }
+}
+
+/// The user's wishes about output, and the way to it.
+#[derive(Debug)]
+pub struct Output {
+    json: Option<JsonTarget>,
+    quiet: bool,
+    pub links: LinkPolicy,
+}
+
+impl Output {
+    pub fn new(json: Option<JsonTarget>, quiet: bool, follow_links: bool) -> Self {
+        Self { json, quiet, links: LinkPolicy { follow: follow_links } }
+    }
+
+    /// Shows a result: as JSON where that was asked for, and as text by `show` where a person reads.
+    pub fn result<T: Serialize>(
+        &self,
+        data: &T,
+        show: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> Result<(), Failure> {
+        match &self.json {
+            Some(JsonTarget::Stdout) => {
+                return self.stdout(|out| {
+                    serde_json::to_writer_pretty(&mut *out, data)?;
+                    writeln!(out)
+                });
+            }
+            Some(JsonTarget::File(path)) => {
+                let text = serde_json::to_vec_pretty(data)?;
+                fs::write(path, text)
+                    .map_err(|error| Failure::Input(format!("{}: cannot be written: {error}", path.display())))?;
+            }
+            None => {}
+        }
+        if self.quiet { Ok(()) } else { self.stdout(show) }
+    }
+
+    /// Writes to standard output. A reader that went away is not an error of ours.
+    pub fn stdout(&self, show: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
+        let mut out = BufWriter::new(io::stdout().lock());
+        match show(&mut out).and_then(|()| out.flush()) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(Failure::Closed),
+            other => other.map_err(Failure::from),
+        }
+    }
+
+    /// Whether a progress bar makes sense.
+    pub fn shows_progress(&self) -> bool {
+        !self.quiet && io::stderr().is_terminal()
+    }
+}
+
+/// Refuses to write the result over `input` unless that was said with the very same path.
+pub fn forbid_other_inputs(output: &Path, inputs: &[PathBuf]) -> Result<(), Failure> {
+    let same = |input: &PathBuf| matches!((input.canonicalize(), output.canonicalize()), (Ok(a), Ok(b)) if a == b);
+    match inputs.iter().find(|input| same(input)) {
+        Some(_) => Err(Failure::Input(format!("{}: the output would overwrite an input", output.display()))),
+        None => Ok(()),
+    }
+}
+
+/// A table with a heading, numbers to the right.
+pub fn table(heading: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_preset(UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic);
+    table.remove_style(TableComponent::HorizontalLines).remove_style(TableComponent::MiddleIntersections);
+    table.set_header(heading);
+    table
+}
+
+/// A cell with a number.
+pub fn number(text: impl ToString) -> Cell {
+    Cell::new(text.to_string()).set_alignment(CellAlignment::Right)
+}
+
+/// A number with spaces between groups of three digits.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() * 4 / 3);
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Bytes in a readable unit.
+pub fn bytes(count: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "kB", "MB", "GB", "TB"];
+    let mut value = count as f64;
+    let mut unit = 0;
+    while value >= 999.95 && unit + 1 < UNITS.len() {
+        value /= 1000.0;
+        unit += 1;
+    }
+    if unit == 0 { format!("{count} B") } else { format!("{value:.1} {}", UNITS[unit]) }
+}
+
+/// A bar of up to `width` characters for `part` of `whole`.
+pub fn bar(part: u64, whole: u64, width: usize) -> String {
+    const EIGHTHS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
+    let eighths = if whole == 0 { 0 } else { (part as f64 / whole as f64 * width as f64 * 8.0).round() as usize };
+    let mut text: String = std::iter::repeat_n('█', eighths / 8).collect();
+    if eighths % 8 > 0 {
+        text.push(EIGHTHS[eighths % 8]);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_readable() {
+        assert_eq!(grouped(0), "0");
+        assert_eq!(grouped(1234567), "1,234,567");
+        assert_eq!(bytes(999), "999 B");
+        assert_eq!(bytes(1500), "1.5 kB");
+        assert_eq!(bytes(437_592_064), "437.6 MB");
+        assert_eq!(bytes(4_400_000_000), "4.4 GB");
+        assert_eq!(bar(1, 2, 4), "██");
+        assert_eq!(bar(0, 0, 4), "");
+    }
+
+    #[test]
+    fn json_target_is_not_mistaken_for_a_model() {
+        assert_eq!("-".parse(), Ok(JsonTarget::Stdout));
+        assert!("model.onnx".parse::<JsonTarget>().is_err());
+    }
+}

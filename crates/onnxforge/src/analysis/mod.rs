@@ -1,0 +1,3 @@
+//! What a model is made of.
+
+pub mod inspect;

@@ -1,0 +1,163 @@
+"""A save that is killed at any moment leaves the old model or the new one, whole."""
+
+import os
+import shutil
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+POINTS = 50
+TENSORS, ELEMENTS = 16, 1_700_000  # about 109 MB
+
+
+def weights(seed):
+    rng = np.random.default_rng(seed)
+    values = {f"w{i}": np.frombuffer(rng.bytes(4 * ELEMENTS), np.float32) for i in range(TENSORS)}
+    values["small"] = np.frombuffer(rng.bytes(40), np.float32)
+    return values
+
+
+def write_model(path, values, external=None):
+    """Writes a model; `external`: its weights into the file of this name."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    node = helper.make_node("Sum", list(values), ["y"])
+    graph = helper.make_graph([node], "g", [], [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)])
+    graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in values.items())
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    if external:
+        onnx.save(model, path, save_as_external_data=True, location=external, size_threshold=100)
+    else:
+        onnx.save(model, path)
+    return path
+
+
+def load(path):
+    """The raw tensors of a model, by onnx, data files included."""
+    return {tensor.name: tensor.raw_data for tensor in onnx.load(path).graph.initializer}
+
+
+def is_inline(path):
+    """Whether all weights are in the model file, by its size."""
+    return path.stat().st_size > 4 * TENSORS * ELEMENTS
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """Two models that differ in their weights, each with them inside and beside it."""
+    folder = tmp_path_factory.mktemp("kill")
+    expected = {}
+    for name, seed in [("old", 1), ("new", 2)]:
+        values = weights(seed)
+        write_model(folder / name / "inline/model.onnx", values)
+        write_model(folder / name / "external/model.onnx", values, "weights.bin")
+        write_model(folder / name / "split/model.onnx", values, "model.onnx.data")
+        expected[name] = {key: value.tobytes() for key, value in values.items()}
+    yield folder, expected
+    shutil.rmtree(folder)
+
+
+@dataclass
+class Case:
+    """What is saved over what, in which mode."""
+
+    mode: str
+    target: str
+    source: str | None = None  # None: in place
+    points: int = POINTS
+    outcomes: list = field(default_factory=list)
+
+
+CASES = [
+    Case("inline", target="inline", source="external"),
+    Case("split", target="split", source="inline"),
+    Case("keep", target="external", source="external"),
+    Case("inline", target="split", points=20),
+    Case("split", target="split", points=20),
+    Case("keep", target="inline", points=20),
+]
+
+
+def restore(original, folder):
+    """Makes `folder` a copy of `original`, cheaply: what is replaced by rename leaves the file behind a link alone."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    for file in original.iterdir():
+        os.link(file, folder / file.name) if file.suffix == ".onnx" else shutil.copyfile(file, folder / file.name)
+
+
+def attempt(forge, source, target, mode, delay):
+    """Starts a save and kills it after `delay`; whether it had ended by then."""
+    process = forge.start("save", source, "-o", target, "--external", mode)
+    try:
+        process.wait(delay)
+    except Exception:
+        pass
+    ended = process.poll() is not None
+    process.kill()
+    _, err = process.communicate()
+    if ended:
+        assert process.returncode == 0, err
+    return ended
+
+
+def delays(points, full, results):
+    """First evenly over the whole save, then where the old model turns into the new one."""
+    for number in range(points // 2):
+        yield full * 1.2 * number / (points // 2 - 1)
+    for number in range(points - points // 2):
+        old = max([delay for delay, outcome in results if outcome == "old"], default=0)
+        new = min([delay for delay, outcome in results if outcome == "new"], default=2 * full)
+        low, high = min(old, new), max(old, new)
+        yield low + (high - low) * (number % 5 + 0.5) / 5
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.mode}_over_{case.target}{'' if case.source else '_in_place'}")
+def test_kill(forge, models, tmp_path, case):
+    folder, expected = models
+    original = folder / "old" / case.target
+    target = tmp_path / "target/model.onnx"
+    source = folder / "new" / case.source / "model.onnx" if case.source else target
+
+    def outcome():
+        """Which model the target is; neither is a failure."""
+        found = load(target)
+        if case.source:
+            names = [name for name in expected if found == expected[name]]
+            assert names, "the target is neither the old nor the new model"
+            return names[0]
+        # In place the weights are the same; the file is another one.
+        assert found == expected["old"], "the weights are damaged"
+        return "old" if target.samefile(original / "model.onnx") else "new"
+
+    restore(original, target.parent)
+    assert outcome() == "old"
+    start = time.monotonic()
+    forge("save", source, "-o", target, "--external", case.mode).good()
+    full = time.monotonic() - start
+    assert outcome() == "new"
+    assert is_inline(target) == (case.mode == "inline" or (case.mode, case.target) == ("keep", "inline"))
+
+    results = []
+    restore(original, target.parent)
+    for delay in delays(case.points, full, results):
+        ended = attempt(forge, source, target, case.mode, delay)
+        results.append((delay, outcome()))
+        assert not ended or results[-1][1] == "new"
+        strays = left_behind(target.parent)
+        for stray in strays:
+            assert stray.name.startswith("."), f"{stray.name} is left behind in plain sight"
+        if results[-1][1] == "new" or strays:
+            restore(original, target.parent)
+    assert {found for _, found in results} == {"old", "new"}, results
+
+
+def left_behind(folder):
+    """Files that are neither the model nor one of its data files."""
+    model = onnx.load(folder / "model.onnx", load_external_data=False)
+    named = {entry.value for t in model.graph.initializer for entry in t.external_data if entry.key == "location"}
+    return [Path(file) for file in folder.iterdir() if file.name not in {"model.onnx", *named}]
