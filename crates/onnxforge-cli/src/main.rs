@@ -16,7 +16,9 @@ use crate::output::{JsonTarget, Output};
 /// Makes ONNX models smaller, faster and understandable, and proves that nothing changed.
 #[derive(Debug, Parser)]
 #[command(name = "onnxforge", version, max_term_width = 100, propagate_version = true)]
-#[command(after_help = "Exit codes: 0 good; 1 the answer is no (check failed, not equal); 2 bad input or usage.")]
+#[command(
+    after_help = "Exit codes: 0 good; 1 the answer is no (check failed, not equal); 2 bad input or usage."
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -46,7 +48,12 @@ fn main() -> ExitCode {
         (_, 1) => tracing::Level::INFO,
         _ => tracing::Level::DEBUG,
     };
-    tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).without_time().with_target(false).init();
+    tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_writer(std::io::stderr)
+        .without_time()
+        .with_target(false)
+        .init();
     let output = Output::new(cli.json, cli.quiet, cli.follow_links);
     match cli.command.run(&output) {
         Ok(Verdict::Yes) => ExitCode::SUCCESS,

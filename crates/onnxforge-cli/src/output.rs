@@ -63,8 +63,9 @@ impl Output {
             }
             Some(JsonTarget::File(path)) => {
                 let text = serde_json::to_vec_pretty(data)?;
-                fs::write(path, text)
-                    .map_err(|error| Failure::Input(format!("{}: cannot be written: {error}", path.display())))?;
+                fs::write(path, text).map_err(|error| {
+                    Failure::Input(format!("{}: cannot be written: {error}", path.display()))
+                })?;
             }
             None => {}
         }
@@ -88,7 +89,8 @@ impl Output {
 
 /// Refuses to write the result over `input` unless that was said with the very same path.
 pub fn forbid_other_inputs(output: &Path, inputs: &[PathBuf]) -> Result<(), Failure> {
-    let same = |input: &PathBuf| matches!((input.canonicalize(), output.canonicalize()), (Ok(a), Ok(b)) if a == b);
+    let same =
+        |input: &PathBuf| matches!((input.canonicalize(), output.canonicalize()), (Ok(a), Ok(b)) if a == b);
     match inputs.iter().find(|input| same(input)) {
         Some(_) => Err(Failure::Input(format!("{}: the output would overwrite an input", output.display()))),
         None => Ok(()),
@@ -137,7 +139,8 @@ pub fn bytes(count: u64) -> String {
 /// A bar of up to `width` characters for `part` of `whole`.
 pub fn bar(part: u64, whole: u64, width: usize) -> String {
     const EIGHTHS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
-    let eighths = if whole == 0 { 0 } else { (part as f64 / whole as f64 * width as f64 * 8.0).round() as usize };
+    let eighths =
+        if whole == 0 { 0 } else { (part as f64 / whole as f64 * width as f64 * 8.0).round() as usize };
     let mut text: String = std::iter::repeat_n('█', eighths / 8).collect();
     if eighths % 8 > 0 {
         text.push(EIGHTHS[eighths % 8]);

@@ -31,7 +31,8 @@ impl Blob {
     pub fn slice(&self, range: Range<usize>) -> Option<Self> {
         let start = self.range.start.checked_add(range.start)?;
         let end = self.range.start.checked_add(range.end)?;
-        (start <= end && end <= self.range.end).then(|| Self { backing: self.backing.clone(), range: start..end })
+        (start <= end && end <= self.range.end)
+            .then(|| Self { backing: self.backing.clone(), range: start..end })
     }
 
     /// The file that holds these bytes and the offset at which they start, when they are mapped.
@@ -97,7 +98,9 @@ impl Eq for Blob {}
 impl fmt::Debug for Blob {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match std::str::from_utf8(self) {
-            Ok(text) if self.len() <= 64 && !text.contains(|c: char| c.is_control()) => write!(f, "b{text:?}"),
+            Ok(text) if self.len() <= 64 && !text.contains(|c: char| c.is_control()) => {
+                write!(f, "b{text:?}")
+            }
             _ => write!(f, "<{} bytes>", self.len()),
         }
     }

@@ -54,20 +54,12 @@ fn direct(expr: &Expr, values: &[i64]) -> Option<i64> {
         Add => a.checked_add(b),
         Sub => a.checked_sub(b),
         Mul => a.checked_mul(b),
-        Floor => a
-            .checked_div(b)?
-            .checked_sub(i64::from(inexact(b)? && !same_sign)),
-        Ceil => a
-            .checked_div(b)?
-            .checked_add(i64::from(inexact(b)? && same_sign)),
+        Floor => a.checked_div(b)?.checked_sub(i64::from(inexact(b)? && !same_sign)),
+        Ceil => a.checked_div(b)?.checked_add(i64::from(inexact(b)? && same_sign)),
         Trunc => a.checked_div(b),
         Mod => {
             let rest = a.checked_rem(b)?;
-            Some(if rest != 0 && (rest < 0) != (b < 0) {
-                rest + b
-            } else {
-                rest
-            })
+            Some(if rest != 0 && (rest < 0) != (b < 0) { rest + b } else { rest })
         }
         Min => Some(a.min(b)),
         Max => Some(a.max(b)),
@@ -92,12 +84,7 @@ fn build(expr: &Expr, symbols: &Symbols, all: &[Symbol]) -> Option<Dim> {
     match expr {
         Expr::Const(value) => Some(Dim::from(*value)),
         Expr::Symbol(at) => Some(Dim::from(all[*at])),
-        Expr::Apply(op, a, b) => apply(
-            *op,
-            &build(a, symbols, all)?,
-            &build(b, symbols, all)?,
-            symbols,
-        ),
+        Expr::Apply(op, a, b) => apply(*op, &build(a, symbols, all)?, &build(b, symbols, all)?, symbols),
     }
 }
 
@@ -122,31 +109,17 @@ fn trees(constants: impl Strategy<Value = i64> + 'static, depth: u32) -> BoxedSt
         1 => Just(Max),
     ];
     leaf.prop_recursive(depth, 24, 2, move |inner| {
-        (ops.clone(), inner.clone(), inner)
-            .prop_map(|(op, a, b)| Expr::Apply(op, Box::new(a), Box::new(b)))
+        (ops.clone(), inner.clone(), inner).prop_map(|(op, a, b)| Expr::Apply(op, Box::new(a), Box::new(b)))
     })
     .boxed()
 }
 
 fn small() -> BoxedStrategy<Expr> {
-    trees(
-        prop_oneof![3 => -6i64..=8, 1 => prop::sample::select(vec![12, 16, 64])],
-        4,
-    )
+    trees(prop_oneof![3 => -6i64..=8, 1 => prop::sample::select(vec![12, 16, 64])], 4)
 }
 
 fn extreme() -> BoxedStrategy<Expr> {
-    let ends = vec![
-        i64::MIN,
-        i64::MIN + 1,
-        -1,
-        0,
-        1,
-        2,
-        i64::MAX / 2,
-        i64::MAX - 1,
-        i64::MAX,
-    ];
+    let ends = vec![i64::MIN, i64::MIN + 1, -1, 0, 1, 2, i64::MAX / 2, i64::MAX - 1, i64::MAX];
     trees(prop_oneof![prop::sample::select(ends), any::<i64>()], 5)
 }
 
@@ -165,9 +138,7 @@ fn assignments() -> impl Strategy<Value = Vec<Vec<i64>>> {
 }
 
 fn cases() -> ProptestConfig {
-    let asked = std::env::var("PROPTEST_CASES")
-        .ok()
-        .and_then(|cases| cases.parse().ok());
+    let asked = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok());
     ProptestConfig {
         failure_persistence: None,
         max_global_rejects: u32::MAX,

@@ -41,7 +41,8 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
 
 /// Label and value of the facts that fit on a line.
 fn facts(model: &Inspection) -> Vec<(&'static str, String)> {
-    let opsets: Vec<String> = model.opsets.iter().map(|(domain, version)| format!("{domain} {version}")).collect();
+    let opsets: Vec<String> =
+        model.opsets.iter().map(|(domain, version)| format!("{domain} {version}")).collect();
     let mut facts = vec![
         ("file", model.file_bytes.map_or_else(|| "-".to_owned(), bytes)),
         ("IR version", model.ir_version.map_or_else(|| "-".to_owned(), |version| version.to_string())),
@@ -93,7 +94,13 @@ fn show_one(model: &Inspection, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "weights by type")?;
         for share in &model.dtypes {
             let part = bar(share.bytes, model.weight_bytes, 40);
-            writeln!(out, "  {:<14} {:>6} tensors {:>10}  {part}", share.dtype, share.tensors, bytes(share.bytes))?;
+            writeln!(
+                out,
+                "  {:<14} {:>6} tensors {:>10}  {part}",
+                share.dtype,
+                share.tensors,
+                bytes(share.bytes)
+            )?;
         }
     }
     if !model.largest.is_empty() {
@@ -147,7 +154,8 @@ fn show_side_by_side(models: &[Inspection], out: &mut dyn Write) -> io::Result<(
     let mut counts: Vec<_> = counts.into_iter().collect();
     counts.sort_by_key(|(op, counts)| (std::cmp::Reverse(counts.iter().max().copied()), *op));
     for (op, counts) in counts {
-        let cells = counts.iter().map(|&count| if count == 0 { "-".to_owned() } else { grouped(count as u64) });
+        let cells =
+            counts.iter().map(|&count| if count == 0 { "-".to_owned() } else { grouped(count as u64) });
         rows.add_row(std::iter::once(op.to_owned()).chain(cells));
     }
     for column in rows.column_iter_mut().skip(1) {
@@ -160,7 +168,11 @@ fn show_side_by_side(models: &[Inspection], out: &mut dyn Write) -> io::Result<(
 fn short_name<'a>(path: &'a str, models: &[Inspection]) -> &'a str {
     let name = |path: &'a str| path.rsplit(['/', '\\']).next().unwrap_or(path);
     let ending = format!("/{}", name(path));
-    let same = models.iter().filter_map(|model| model.path.as_deref()).filter(|other| other.ends_with(&ending)).count();
+    let same = models
+        .iter()
+        .filter_map(|model| model.path.as_deref())
+        .filter(|other| other.ends_with(&ending))
+        .count();
     if same > 1 { path } else { name(path) }
 }
 

@@ -100,7 +100,9 @@ impl From<&Saved> for Written {
         let files = saved.files.iter();
         Self {
             schema: 1,
-            files: files.map(|(path, bytes)| WrittenFile { path: path.display().to_string(), bytes: *bytes }).collect(),
+            files: files
+                .map(|(path, bytes)| WrittenFile { path: path.display().to_string(), bytes: *bytes })
+                .collect(),
         }
     }
 }
@@ -108,7 +110,9 @@ impl From<&Saved> for Written {
 impl Written {
     fn show(&self, output: &Output) -> Result<(), Failure> {
         output.result(self, |out| {
-            self.files.iter().try_for_each(|file| writeln!(out, "wrote {} ({})", file.path, crate::output::bytes(file.bytes)))
+            self.files.iter().try_for_each(|file| {
+                writeln!(out, "wrote {} ({})", file.path, crate::output::bytes(file.bytes))
+            })
         })
     }
 }

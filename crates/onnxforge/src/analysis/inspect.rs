@@ -126,7 +126,8 @@ pub fn inspect(model: &Model, path: Option<&Path>) -> Inspection {
     for (_, node) in model.nodes() {
         *operators.entry(node.op().to_string()).or_default() += 1;
     }
-    let mut operators: Vec<_> = operators.into_iter().map(|(op, count)| OperatorCount { op, count }).collect();
+    let mut operators: Vec<_> =
+        operators.into_iter().map(|(op, count)| OperatorCount { op, count }).collect();
     operators.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.op.cmp(&b.op)));
 
     let mut dtypes: BTreeMap<&str, (usize, u64)> = BTreeMap::new();
@@ -153,7 +154,9 @@ pub fn inspect(model: &Model, path: Option<&Path>) -> Inspection {
 
     let producer = [&header.producer_name, &header.producer_version].into_iter().flatten();
     let producer = producer.filter(|text| !text.is_empty()).map(|text| &**text).collect::<Vec<_>>().join(" ");
-    let domain = |domain: &str| if domain.is_empty() { "ai.onnx".to_owned() } else { domain.to_owned() };
+    let domain = |domain: &str| {
+        if domain.is_empty() { "ai.onnx".to_owned() } else { domain.to_owned() }
+    };
     Inspection {
         schema: 1,
         path: path.map(|path| path.display().to_string()),
@@ -201,7 +204,12 @@ pub fn inspect(model: &Model, path: Option<&Path>) -> Inspection {
                 bytes: tensor.byte_len(),
             })
             .collect(),
-        metadata: header.metadata_props.iter().filter_map(|entry| entry.key.as_deref()).map(str::to_owned).collect(),
+        metadata: header
+            .metadata_props
+            .iter()
+            .filter_map(|entry| entry.key.as_deref())
+            .map(str::to_owned)
+            .collect(),
     }
 }
 

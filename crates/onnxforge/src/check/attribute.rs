@@ -78,20 +78,11 @@ impl<'m> Checker<'m> {
                 self.error(Rule::AttributeMissing, here, message);
             }
             // The standard says so in words only: a Constant is given in one of several ways.
-            let constant =
-                signature.domain.is_empty() && signature.name == "Constant" && signature.since > 9;
-            let given = || {
-                signature
-                    .attributes
-                    .iter()
-                    .filter(|formal| seen.contains(formal.name))
-                    .count()
-            };
+            let constant = signature.domain.is_empty() && signature.name == "Constant" && signature.since > 9;
+            let given = || signature.attributes.iter().filter(|formal| seen.contains(formal.name)).count();
             if constant && given() != 1 {
-                let message = format!(
-                    "{} of the value attributes are given; Constant needs exactly one",
-                    given()
-                );
+                let message =
+                    format!("{} of the value attributes are given; Constant needs exactly one", given());
                 self.error(Rule::AttributeMissing, here, message);
             }
         }
@@ -102,65 +93,38 @@ impl<'m> Checker<'m> {
         if attribute.name.as_deref().unwrap_or_default().is_empty() {
             self.error(Rule::MissingName, here, "the attribute has no name");
         }
-        let reference = attribute
-            .ref_attr_name
-            .as_ref()
-            .filter(|name| !name.is_empty());
-        let declared = match (
-            attribute.r#type,
-            attribute.r#type.and_then(AttrKind::from_code),
-        ) {
+        let reference = attribute.ref_attr_name.as_ref().filter(|name| !name.is_empty());
+        let declared = match (attribute.r#type, attribute.r#type.and_then(AttrKind::from_code)) {
             (_, Some(kind)) => Some(kind),
             (None | Some(0), None) => {
                 if self.ir >= 2 {
                     let hint = filled(attribute).next();
-                    let cure = hint.map_or_else(String::new, |kind| {
-                        format!("; its value is of type {}", kind.name())
-                    });
-                    self.error(
-                        Rule::AttributeForm,
-                        here,
-                        format!("the attribute has no type{cure}"),
-                    );
+                    let cure = hint
+                        .map_or_else(String::new, |kind| format!("; its value is of type {}", kind.name()));
+                    self.error(Rule::AttributeForm, here, format!("the attribute has no type{cure}"));
                 }
                 None
             }
             (Some(code), None) => {
-                self.error(
-                    Rule::AttributeForm,
-                    here,
-                    format!("attribute type {code} does not exist"),
-                );
+                self.error(Rule::AttributeForm, here, format!("attribute type {code} does not exist"));
                 None
             }
         };
         let mut fields = filled(attribute);
         let first = fields.next();
         if let (Some(first), Some(second)) = (first, fields.next()) {
-            let message = format!(
-                "the attribute has two values, {} and {}",
-                first.name(),
-                second.name()
-            );
+            let message = format!("the attribute has two values, {} and {}", first.name(), second.name());
             self.error(Rule::AttributeForm, here, message);
         } else if let (Some(declared), Some(first)) = (declared, first)
             && declared != first
         {
-            let message = format!(
-                "the attribute says {} and holds {}",
-                declared.name(),
-                first.name()
-            );
+            let message = format!("the attribute says {} and holds {}", declared.name(), first.name());
             self.error(Rule::AttributeForm, here, message);
         }
         // In bodies onnx's checker takes an empty reference for one.
-        if attribute.ref_attr_name.is_some()
-            && reference.is_none()
-            && first.is_some()
-            && self.outer.len() > 1
+        if attribute.ref_attr_name.is_some() && reference.is_none() && first.is_some() && self.outer.len() > 1
         {
-            let message =
-                "the attribute has a value and an empty reference; leave the reference out";
+            let message = "the attribute has a value and an empty reference; leave the reference out";
             self.error(Rule::AttributeReference, here, message);
         }
         if let Some(reference) = reference {
@@ -183,17 +147,13 @@ impl<'m> Checker<'m> {
 
     fn reference(&mut self, name: &str, kind: Option<AttrKind>, has_value: bool, here: &Here<'_>) {
         if has_value {
-            let message = format!(
-                "the attribute has a value and refers to {}; it can only do one",
-                Quoted(name)
-            );
+            let message =
+                format!("the attribute has a value and refers to {}; it can only do one", Quoted(name));
             self.error(Rule::AttributeReference, here, message);
         }
         if self.context.function.is_none() {
-            let message = format!(
-                "the attribute refers to {} outside a function; give it a value",
-                Quoted(name)
-            );
+            let message =
+                format!("the attribute refers to {} outside a function; give it a value", Quoted(name));
             return self.error(Rule::AttributeReference, here, message);
         }
         match self.context.parameters.get(name) {
@@ -204,11 +164,8 @@ impl<'m> Checker<'m> {
                 self.error(Rule::AttributeReference, here, message);
             }
             Some(Some(default)) if kind.is_some_and(|kind| kind != *default) => {
-                let message = format!(
-                    "the function's attribute {} is of type {}",
-                    Quoted(name),
-                    default.name()
-                );
+                let message =
+                    format!("the function's attribute {} is of type {}", Quoted(name), default.name());
                 self.error(Rule::AttributeReference, here, message);
             }
             Some(_) => {}
@@ -224,10 +181,7 @@ impl<'m> Checker<'m> {
             self.tensor(tensor, here);
         }
         for (index, tensor) in attribute.tensors.iter().enumerate() {
-            self.tensor(
-                tensor,
-                &here.at(Step::listed("tensor", index, tensor.name.as_ref())),
-            );
+            self.tensor(tensor, &here.at(Step::listed("tensor", index, tensor.name.as_ref())));
         }
         if let Some(tensor) = &attribute.sparse_tensor {
             self.sparse_tensor(tensor, here);
@@ -246,8 +200,7 @@ impl<'m> Checker<'m> {
     fn bodies(&mut self, attribute: &'m AttributeProto, here: &Here<'_>) {
         for graph in attribute.g.as_deref().into_iter().chain(&attribute.graphs) {
             if self.outer.len() >= DEEPEST {
-                let message =
-                    format!("bodies are nested more than {DEEPEST} deep; this one was not checked");
+                let message = format!("bodies are nested more than {DEEPEST} deep; this one was not checked");
                 return self.error(Rule::Nesting, here, message);
             }
             self.graph(graph, Role::Body, here);
@@ -270,44 +223,25 @@ impl<'m> Checker<'m> {
                 let names = signature.attributes.iter().map(|formal| formal.name);
                 let cure = question(closest(&mut self.budget, name, names));
                 let op = op_name(signature.domain, signature.name);
-                let message = format!(
-                    "{op} has no attribute {} in version {}{cure}",
-                    Quoted(name),
-                    signature.since
-                );
+                let message =
+                    format!("{op} has no attribute {} in version {}{cure}", Quoted(name), signature.since);
                 self.error(Rule::AttributeUnknown, here, message);
             }
             return;
         };
         if let Some(kind) = kind_of(attribute).filter(|&kind| kind != formal.kind) {
-            let message = format!(
-                "the attribute is {}; {} takes {}",
-                kind.name(),
-                signature.name,
-                formal.kind.name()
-            );
+            let message =
+                format!("the attribute is {}; {} takes {}", kind.name(), signature.name, formal.kind.name());
             self.error(Rule::AttributeType, here, message);
         }
     }
 
     /// An attribute of a node against the local function that it calls.
-    fn parameter(
-        &mut self,
-        index: usize,
-        function: &'m FunctionProto,
-        name: &str,
-        here: &Here<'_>,
-    ) {
+    fn parameter(&mut self, index: usize, function: &'m FunctionProto, name: &str, here: &Here<'_>) {
         let required = function.attribute.iter().map(|name| &**name);
-        let optional = function
-            .attribute_proto
-            .iter()
-            .filter_map(|attribute| attribute.name.as_deref());
+        let optional = function.attribute_proto.iter().filter_map(|attribute| attribute.name.as_deref());
         let names = required.chain(optional);
-        let known = self
-            .function_attributes
-            .entry(index)
-            .or_insert_with(|| names.clone().collect());
+        let known = self.function_attributes.entry(index).or_insert_with(|| names.clone().collect());
         if !known.contains(name) && !name.starts_with("__") {
             let cure = question(closest(&mut self.budget, name, names));
             let message = format!("the local function has no attribute {}{cure}", Quoted(name));

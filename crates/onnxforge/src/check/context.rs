@@ -28,11 +28,7 @@ pub(super) struct Context<'m> {
 
 impl<'m> Checker<'m> {
     /// The imports of a model or function.
-    pub(super) fn imports(
-        &mut self,
-        imports: &'m [OperatorSetIdProto],
-        here: &Here<'_>,
-    ) -> Context<'m> {
+    pub(super) fn imports(&mut self, imports: &'m [OperatorSetIdProto], here: &Here<'_>) -> Context<'m> {
         let mut context = Context::default();
         for (index, import) in imports.iter().enumerate() {
             let at = here.at(Step::listed("opset import", index, import.domain.as_ref()));
@@ -40,14 +36,9 @@ impl<'m> Checker<'m> {
             let version = self.import_version(domain, import.version, &at);
             if let Some(first) = context.imports.get(domain).copied() {
                 if first == version {
-                    self.warning(
-                        Rule::OpsetImport,
-                        &at,
-                        "the domain is imported twice; remove one",
-                    );
+                    self.warning(Rule::OpsetImport, &at, "the domain is imported twice; remove one");
                 } else {
-                    let message =
-                        "the domain is imported twice, with different versions; remove one";
+                    let message = "the domain is imported twice, with different versions; remove one";
                     self.error(Rule::OpsetImport, &at, message);
                 }
                 context.imports.insert(domain, first.max(version));
@@ -59,21 +50,12 @@ impl<'m> Checker<'m> {
         context
     }
 
-    fn import_version(
-        &mut self,
-        domain: &str,
-        version: Option<i64>,
-        here: &Here<'_>,
-    ) -> Option<i64> {
+    fn import_version(&mut self, domain: &str, version: Option<i64>, here: &Here<'_>) -> Option<i64> {
         let latest = latest_opset(domain);
         match (version, latest) {
             (None, _) => self.error(Rule::OpsetImport, here, "the import has no version"),
             (Some(version), _) if i32::try_from(version).is_err() => {
-                self.error(
-                    Rule::OpsetImport,
-                    here,
-                    format!("version {version} is out of range"),
-                );
+                self.error(Rule::OpsetImport, here, format!("version {version} is out of range"));
             }
             (Some(version), _) if version < 0 || (version == 0 && latest.is_some()) => {
                 self.error(
@@ -84,11 +66,7 @@ impl<'m> Checker<'m> {
             }
             (Some(version), None) => {
                 if version == 0 {
-                    self.warning(
-                        Rule::OpsetImport,
-                        here,
-                        "version 0: versions usually start at 1",
-                    );
+                    self.warning(Rule::OpsetImport, here, "version 0: versions usually start at 1");
                 }
                 return Some(version);
             }
@@ -112,26 +90,14 @@ impl<'m> Checker<'m> {
     }
 
     /// The imported version of a domain, where there is one.
-    pub(super) fn version(
-        &mut self,
-        node: &NodeProto,
-        domain: &'m str,
-        here: &Here<'_>,
-    ) -> Option<i64> {
+    pub(super) fn version(&mut self, node: &NodeProto, domain: &'m str, here: &Here<'_>) -> Option<i64> {
         if node.domain.as_deref() == Some("ai.onnx") {
-            self.context
-                .spelled
-                .get_or_insert_with(|| (here.place(), 0))
-                .1 += 1;
+            self.context.spelled.get_or_insert_with(|| (here.place(), 0)).1 += 1;
         }
         match self.context.imports.get(domain) {
             Some(version) => *version,
             None => {
-                self.context
-                    .missing
-                    .entry(domain)
-                    .or_insert_with(|| (here.place(), 0))
-                    .1 += 1;
+                self.context.missing.entry(domain).or_insert_with(|| (here.place(), 0)).1 += 1;
                 None
             }
         }
@@ -139,31 +105,18 @@ impl<'m> Checker<'m> {
 
     /// What the nodes of the current context needed in vain.
     pub(super) fn finish_context(&mut self) {
-        let what = if self.context.function.is_some() {
-            "function"
-        } else {
-            "model"
-        };
+        let what = if self.context.function.is_some() { "function" } else { "model" };
         let others = |count: usize| match count {
             1 => String::new(),
             2 => " (and of 1 other node)".to_owned(),
             _ => format!(" (and of {} other nodes)", count - 1),
         };
         for (domain, (place, count)) in std::mem::take(&mut self.context.missing) {
-            let near = closest(
-                &mut self.budget,
-                domain,
-                self.context.domains.iter().copied(),
-            );
-            let cure = near.map_or_else(
-                || format!("; add it to the {what}'s opset imports"),
-                |n| question(Some(n)),
-            );
-            let name = if domain.is_empty() {
-                "the standard domain".to_owned()
-            } else {
-                Quoted(domain).to_string()
-            };
+            let near = closest(&mut self.budget, domain, self.context.domains.iter().copied());
+            let cure =
+                near.map_or_else(|| format!("; add it to the {what}'s opset imports"), |n| question(Some(n)));
+            let name =
+                if domain.is_empty() { "the standard domain".to_owned() } else { Quoted(domain).to_string() };
             let message = format!(
                 "the domain of this node{} is not imported by the {what}: {name}{cure}",
                 others(count)

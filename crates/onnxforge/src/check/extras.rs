@@ -29,10 +29,7 @@ impl<'m> Checker<'m> {
     /// The metadata of the model.
     pub(super) fn model_metadata(&mut self, here: &Here<'_>) {
         if let Some(key) = repeated(&self.model.metadata_props) {
-            let message = format!(
-                "two metadata entries have the key {}; remove one of them",
-                Quoted(key)
-            );
+            let message = format!("two metadata entries have the key {}; remove one of them", Quoted(key));
             self.error(Rule::DuplicateMetadata, here, message);
         }
     }
@@ -40,18 +37,10 @@ impl<'m> Checker<'m> {
     /// The sets of devices that a model describes.
     pub(super) fn devices(&mut self, here: &Here<'_>) {
         for (index, configuration) in self.model.configuration.iter().enumerate() {
-            let at = here.at(Step::listed(
-                "device configuration",
-                index,
-                configuration.name.as_ref(),
-            ));
+            let at = here.at(Step::listed("device configuration", index, configuration.name.as_ref()));
             self.needs_ir(11, "device configurations", &at);
             match configuration.name.as_deref().unwrap_or_default() {
-                "" => self.error(
-                    Rule::DeviceConfiguration,
-                    &at,
-                    "the configuration has no name",
-                ),
+                "" => self.error(Rule::DeviceConfiguration, &at, "the configuration has no name"),
                 name if !self.configurations.insert(name) => {
                     let message = "another configuration has the same name; rename one of them";
                     self.warning(Rule::DeviceConfiguration, &at, message);
@@ -60,11 +49,7 @@ impl<'m> Checker<'m> {
             }
             let names = configuration.device.len();
             match configuration.num_devices {
-                None => self.error(
-                    Rule::DeviceConfiguration,
-                    &at,
-                    "the number of devices is missing",
-                ),
+                None => self.error(Rule::DeviceConfiguration, &at, "the number of devices is missing"),
                 Some(count) if names > 0 && usize::try_from(count) != Ok(names) => {
                     let message = format!("{names} devices are named, there are {count}");
                     self.error(Rule::DeviceConfiguration, &at, message);
@@ -79,32 +64,16 @@ impl<'m> Checker<'m> {
         if node.device_configurations.is_empty() {
             return;
         }
-        let values: HashSet<&str> = node
-            .input
-            .iter()
-            .chain(&node.output)
-            .map(|value| &**value)
-            .collect();
+        let values: HashSet<&str> = node.input.iter().chain(&node.output).map(|value| &**value).collect();
         for (index, device) in node.device_configurations.iter().enumerate() {
-            let at = here.at(Step::listed(
-                "device configuration",
-                index,
-                device.configuration_id.as_ref(),
-            ));
+            let at = here.at(Step::listed("device configuration", index, device.configuration_id.as_ref()));
             self.needs_ir(11, "device configurations", &at);
             let id = device.configuration_id.as_deref().unwrap_or_default();
             if id.is_empty() {
-                self.error(
-                    Rule::DeviceConfiguration,
-                    &at,
-                    "the id of the configuration is missing",
-                );
+                self.error(Rule::DeviceConfiguration, &at, "the id of the configuration is missing");
             } else if !self.configurations.contains(id) {
-                let names = self
-                    .model
-                    .configuration
-                    .iter()
-                    .filter_map(|configuration| configuration.name.as_deref());
+                let names =
+                    self.model.configuration.iter().filter_map(|configuration| configuration.name.as_deref());
                 let cure = question(closest(&mut self.budget, id, names));
                 let message = format!("the model has no device configuration {}{cure}", Quoted(id));
                 self.error(Rule::DeviceConfiguration, &at, message);
@@ -115,10 +84,8 @@ impl<'m> Checker<'m> {
                 if name.is_empty() || !values.contains(name) {
                     let names = node.input.iter().chain(&node.output).map(|value| &**value);
                     let cure = question(closest(&mut self.budget, name, names));
-                    let message = format!(
-                        "{} is neither an input nor an output of the node{cure}",
-                        Quoted(name)
-                    );
+                    let message =
+                        format!("{} is neither an input nor an output of the node{cure}", Quoted(name));
                     self.error(Rule::DeviceConfiguration, &at, message);
                 }
                 self.sharding(spec, &at);
@@ -129,17 +96,9 @@ impl<'m> Checker<'m> {
     fn sharding(&mut self, spec: &ShardingSpecProto, here: &Here<'_>) {
         for dim in &spec.sharded_dim {
             if dim.axis.is_none() {
-                self.error(
-                    Rule::DeviceConfiguration,
-                    here,
-                    "a sharded dimension has no axis",
-                );
+                self.error(Rule::DeviceConfiguration, here, "a sharded dimension has no axis");
             }
-            if dim
-                .simple_sharding
-                .iter()
-                .any(|piece| piece.num_shards.is_none_or(|shards| shards < 1))
-            {
+            if dim.simple_sharding.iter().any(|piece| piece.num_shards.is_none_or(|shards| shards < 1)) {
                 let message = "a sharded dimension has no number of shards, or one below 1";
                 self.error(Rule::DeviceConfiguration, here, message);
             }
@@ -162,22 +121,10 @@ impl<'m> Checker<'m> {
             let variables = [&main.initializers, &algorithm.initializers];
             let step = at.at(Step::named("initialization_binding", None));
             let entries = &training.initialization_binding;
-            self.binding(
-                entries,
-                variables,
-                &[&initialization.outputs],
-                &mut HashSet::new(),
-                &step,
-            );
+            self.binding(entries, variables, &[&initialization.outputs], &mut HashSet::new(), &step);
             let step = at.at(Step::named("update_binding", None));
             let outputs = [&algorithm.outputs, &main.outputs];
-            self.binding(
-                &training.update_binding,
-                variables,
-                &outputs,
-                &mut updated,
-                &step,
-            );
+            self.binding(&training.update_binding, variables, &outputs, &mut updated, &step);
         }
     }
 
@@ -195,11 +142,7 @@ impl<'m> Checker<'m> {
             self.scope = main;
         }
         if let Some(graph) = used(training.algorithm.as_deref()) {
-            self.graph(
-                graph,
-                Role::Algorithm,
-                &here.at(Step::named("algorithm", None)),
-            );
+            self.graph(graph, Role::Algorithm, &here.at(Step::named("algorithm", None)));
             self.leave();
         }
     }
@@ -223,19 +166,12 @@ impl<'m> Checker<'m> {
                 self.error(Rule::Training, here, message);
             }
             if !outputs.iter().any(|names| names.contains(value)) {
-                let message = format!(
-                    "{} is set to {}, which is no output of the step",
-                    Quoted(key),
-                    Quoted(value)
-                );
+                let message =
+                    format!("{} is set to {}, which is no output of the step", Quoted(key), Quoted(value));
                 self.error(Rule::Training, here, message);
             }
             if !seen.insert(key) {
-                self.error(
-                    Rule::Training,
-                    here,
-                    format!("{} is set twice; remove one of them", Quoted(key)),
-                );
+                self.error(Rule::Training, here, format!("{} is set twice; remove one of them", Quoted(key)));
             }
         }
     }
@@ -249,22 +185,13 @@ struct Bindable<'m> {
 
 impl<'m> Bindable<'m> {
     fn new(graph: Option<&'m GraphProto>) -> Self {
-        let sparse = graph
-            .into_iter()
-            .flat_map(|graph| &graph.sparse_initializer);
+        let sparse = graph.into_iter().flat_map(|graph| &graph.sparse_initializer);
         let sparse = sparse.filter_map(|tensor| tensor.values.as_deref());
-        let tensors = graph
-            .into_iter()
-            .flat_map(|graph| &graph.initializer)
-            .chain(sparse);
+        let tensors = graph.into_iter().flat_map(|graph| &graph.initializer).chain(sparse);
         let outputs = graph.into_iter().flat_map(|graph| &graph.output);
         Self {
-            initializers: tensors
-                .filter_map(|tensor| tensor.name.as_deref())
-                .collect(),
-            outputs: outputs
-                .filter_map(|output| output.name.as_deref())
-                .collect(),
+            initializers: tensors.filter_map(|tensor| tensor.name.as_deref()).collect(),
+            outputs: outputs.filter_map(|output| output.name.as_deref()).collect(),
         }
     }
 }
@@ -272,10 +199,7 @@ impl<'m> Bindable<'m> {
 /// The key that occurs a second time, if one does.
 fn repeated(entries: &[StringStringEntryProto]) -> Option<&str> {
     let mut seen = HashSet::new();
-    entries
-        .iter()
-        .map(|entry| entry.key.as_deref().unwrap_or_default())
-        .find(|key| !seen.insert(*key))
+    entries.iter().map(|entry| entry.key.as_deref().unwrap_or_default()).find(|key| !seen.insert(*key))
 }
 
 /// A graph that is there but empty counts as absent.

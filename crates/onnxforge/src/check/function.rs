@@ -27,11 +27,7 @@ fn id(function: &FunctionProto) -> FunctionId<'_> {
 
 fn step(index: usize, function: &FunctionProto) -> Step {
     let (domain, name, overload) = id(function);
-    let mut shown = if domain.is_empty() {
-        name.to_owned()
-    } else {
-        format!("{domain}.{name}")
-    };
+    let mut shown = if domain.is_empty() { name.to_owned() } else { format!("{domain}.{name}") };
     if !overload.is_empty() {
         shown = format!("{shown}:{overload}");
     }
@@ -42,10 +38,8 @@ impl<'m> Checker<'m> {
     /// Learns which functions there are, before anything calls them.
     pub(super) fn index_functions(&mut self, here: &Here<'_>) {
         if self.model.functions.len() > MOST {
-            let message = format!(
-                "{} local functions are more than other tools accept",
-                self.model.functions.len()
-            );
+            let message =
+                format!("{} local functions are more than other tools accept", self.model.functions.len());
             self.warning(Rule::FunctionIdentity, here, message);
         }
         for (index, function) in self.model.functions.iter().enumerate() {
@@ -58,17 +52,12 @@ impl<'m> Checker<'m> {
             if function.domain.is_none() {
                 self.error(Rule::FunctionIdentity, &at, "the function has no domain");
             }
-            if function
-                .overload
-                .as_deref()
-                .is_some_and(|overload| !overload.is_empty())
-            {
+            if function.overload.as_deref().is_some_and(|overload| !overload.is_empty()) {
                 self.needs_ir_error(10, "overloads of functions", &at);
             }
             let known = *self.functions.entry(id(function)).or_insert(index);
             if known != index {
-                let message =
-                    "another function has the same domain, name and overload; rename one of them";
+                let message = "another function has the same domain, name and overload; rename one of them";
                 self.error(Rule::FunctionIdentity, &at, message);
             }
         }
@@ -105,13 +94,10 @@ impl<'m> Checker<'m> {
         let (domain, name, _) = id(function);
         match self.context.imports.get(domain) {
             None if function.domain.is_some() => {
-                let message =
-                    "the model does not import the function's domain; add it to the opset imports";
+                let message = "the model does not import the function's domain; add it to the opset imports";
                 self.warning(Rule::DomainImport, here, message);
             }
-            Some(Some(version))
-                if matches!(signature(domain, name, *version), Lookup::Found(_)) =>
-            {
+            Some(Some(version)) if matches!(signature(domain, name, *version), Lookup::Found(_)) => {
                 let message = format!(
                     "{} is an operator too; tools differ in which of the two they take",
                     op_name(domain, name)
@@ -163,28 +149,18 @@ impl<'m> Checker<'m> {
         }
         let required = function.attribute.iter().map(|name| (&**name, None));
         let optional = function.attribute_proto.iter();
-        let optional = optional.map(|attribute| {
-            (
-                attribute.name.as_deref().unwrap_or_default(),
-                kind_of(attribute),
-            )
-        });
+        let optional =
+            optional.map(|attribute| (attribute.name.as_deref().unwrap_or_default(), kind_of(attribute)));
         for (name, kind) in required.chain(optional) {
             if self.context.parameters.insert(name, kind).is_some() {
-                let message = format!(
-                    "the attribute {} is declared twice; remove one",
-                    Quoted(name)
-                );
+                let message = format!("the attribute {} is declared twice; remove one", Quoted(name));
                 self.error(Rule::FunctionParameter, here, message);
             } else {
                 self.context.parameter_names.push(name);
             }
         }
         for (index, attribute) in function.attribute_proto.iter().enumerate() {
-            self.attribute(
-                attribute,
-                &here.at(Step::listed("attribute", index, attribute.name.as_ref())),
-            );
+            self.attribute(attribute, &here.at(Step::listed("attribute", index, attribute.name.as_ref())));
         }
     }
 
@@ -192,33 +168,23 @@ impl<'m> Checker<'m> {
         let functions = &self.model.functions;
         let edges = Edges::new(functions.len(), calls);
         for cycle in edges.cycles(&edges.components()) {
-            let Some((&start, function)) = cycle
-                .first()
-                .and_then(|start| Some((start, functions.get(*start)?)))
+            let Some((&start, function)) =
+                cycle.first().and_then(|start| Some((start, functions.get(*start)?)))
             else {
                 continue;
             };
             let message = if cycle.len() == 1 {
                 "the function calls itself".to_owned()
             } else {
-                let others = cycle
-                    .iter()
-                    .skip(1)
-                    .take(8)
-                    .filter_map(|&index| functions.get(index));
-                let mut path: Vec<String> = others
-                    .map(|function| op_name(id(function).0, id(function).1))
-                    .collect();
+                let others = cycle.iter().skip(1).take(8).filter_map(|&index| functions.get(index));
+                let mut path: Vec<String> =
+                    others.map(|function| op_name(id(function).0, id(function).1)).collect();
                 if cycle.len() - 1 > path.len() {
                     path.push(format!("{} more", cycle.len() - 1 - path.len()));
                 }
                 format!("the function calls itself through {}", path.join(", "))
             };
-            self.error(
-                Rule::FunctionRecursion,
-                &here.at(step(start, function)),
-                message,
-            );
+            self.error(Rule::FunctionRecursion, &here.at(step(start, function)), message);
         }
     }
 }

@@ -80,10 +80,8 @@ impl<'m> Checker<'m> {
         let Some(outer) = self.visible_outside(name) else {
             return;
         };
-        let message = format!(
-            "the {what} {} hides a value outside, defined by {outer}; rename it",
-            Quoted(name)
-        );
+        let message =
+            format!("the {what} {} hides a value outside, defined by {outer}; rename it", Quoted(name));
         if role == Role::Algorithm {
             self.error(Rule::Shadowing, here, message);
         } else {
@@ -102,20 +100,13 @@ impl<'m> Checker<'m> {
                 let shape = Shape::Stored(&tensor.dims);
                 self.declare(
                     name,
-                    Declared {
-                        kind: Kind::tensor(dtype),
-                        shape,
-                        source: Source::Initializer,
-                    },
+                    Declared { kind: Kind::tensor(dtype), shape, source: Source::Initializer },
                     &at,
                 );
             }
         }
         for (index, tensor) in graph.sparse_initializer.iter().enumerate() {
-            let name = tensor
-                .values
-                .as_ref()
-                .and_then(|values| values.name.as_ref());
+            let name = tensor.values.as_ref().and_then(|values| values.name.as_ref());
             let at = here.at(Step::listed("sparse initializer", index, name));
             self.sparse_tensor(tensor, &at);
             if let Some(values) = tensor.values.as_deref() {
@@ -137,25 +128,19 @@ impl<'m> Checker<'m> {
             return None;
         };
         if !seen.insert(name) {
-            let message = format!(
-                "there is another initializer {}; remove or rename one of them",
-                Quoted(name)
-            );
+            let message =
+                format!("there is another initializer {}; remove or rename one of them", Quoted(name));
             self.error(Rule::Ssa, here, message);
             return None;
         }
         let is_input = self.defined_here(name);
         if self.ir < 4 && !is_input {
-            let message = format!(
-                "{} is not an input; up to IR version 3 every initializer is one",
-                Quoted(name)
-            );
+            let message =
+                format!("{} is not an input; up to IR version 3 every initializer is one", Quoted(name));
             self.error(Rule::InitializerInput, here, message);
         } else if self.ir >= 4 && is_input && role == Role::Body {
-            let message = format!(
-                "{} is an input of the body too, which its node fills; rename it",
-                Quoted(name)
-            );
+            let message =
+                format!("{} is an input of the body too, which its node fills; rename it", Quoted(name));
             self.error(Rule::InitializerInput, here, message);
         }
         if !is_input {
@@ -174,10 +159,8 @@ impl<'m> Checker<'m> {
                 continue;
             };
             if !seen.insert(name) && role == Role::Main {
-                let message = format!(
-                    "the output {} is listed twice; give the second its own Identity",
-                    Quoted(name)
-                );
+                let message =
+                    format!("the output {} is listed twice; give the second its own Identity", Quoted(name));
                 self.warning(Rule::GraphOutput, &at, message);
             }
             if let Some(declared) = Declared::new(output.r#type.as_deref(), Source::Output) {
@@ -213,10 +196,7 @@ impl<'m> Checker<'m> {
                 continue;
             };
             if !seen.insert(name) {
-                let message = format!(
-                    "there is another entry for {}; remove one of them",
-                    Quoted(name)
-                );
+                let message = format!("there is another entry for {}; remove one of them", Quoted(name));
                 self.warning(Rule::ValueInfo, &at, message);
             }
             if let Some(declared) = Declared::new(info.r#type.as_deref(), Source::ValueInfo) {
@@ -234,24 +214,11 @@ impl<'m> Checker<'m> {
             self.needs_ir(5, "quantization annotations", here);
         }
         for (index, annotation) in graph.quantization_annotation.iter().enumerate() {
-            let at = here.at(Step::listed(
-                "quantization annotation",
-                index,
-                annotation.tensor_name.as_ref(),
-            ));
-            let subject = annotation
-                .tensor_name
-                .iter()
-                .map(|name| ("the annotated tensor", name));
-            let parameters = annotation
-                .quant_parameter_tensor_names
-                .iter()
-                .filter_map(|entry| {
-                    entry
-                        .value
-                        .as_ref()
-                        .map(|name| (entry.key.as_deref().unwrap_or("a parameter"), name))
-                });
+            let at = here.at(Step::listed("quantization annotation", index, annotation.tensor_name.as_ref()));
+            let subject = annotation.tensor_name.iter().map(|name| ("the annotated tensor", name));
+            let parameters = annotation.quant_parameter_tensor_names.iter().filter_map(|entry| {
+                entry.value.as_ref().map(|name| (entry.key.as_deref().unwrap_or("a parameter"), name))
+            });
             for (what, name) in subject.chain(parameters) {
                 if !self.exists(name) {
                     let cure = question(closest(&mut self.budget, name, self.scope.names()));

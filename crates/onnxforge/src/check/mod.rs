@@ -113,25 +113,15 @@ impl<'m> Checker<'m> {
     fn versions(&mut self, here: &Here<'_>) {
         let ir = self.ir;
         match ir {
-            0 => self.error(
-                Rule::IrVersion,
-                here,
-                "the model does not say its IR version",
-            ),
-            ..0 => self.error(
-                Rule::IrVersion,
-                here,
-                format!("IR version {ir} does not exist"),
-            ),
+            0 => self.error(Rule::IrVersion, here, "the model does not say its IR version"),
+            ..0 => self.error(Rule::IrVersion, here, format!("IR version {ir} does not exist")),
             1..3 => {
-                let message =
-                    format!("IR version {ir} is older than the first release of ONNX, which has 3");
+                let message = format!("IR version {ir} is older than the first release of ONNX, which has 3");
                 self.warning(Rule::IrVersion, here, message);
             }
             3..=NEWEST_IR => {}
             _ => {
-                let message =
-                    format!("IR version {ir} is newer than {NEWEST_IR}, the newest one known here");
+                let message = format!("IR version {ir} is newer than {NEWEST_IR}, the newest one known here");
                 self.error(Rule::IrVersion, here, message);
             }
         }
@@ -140,11 +130,7 @@ impl<'m> Checker<'m> {
         match (imports.is_empty(), (1..3).contains(&ir)) {
             (true, true) => self.implied_import(),
             (true, false) => {
-                self.error(
-                    Rule::OpsetImport,
-                    here,
-                    "the model imports no operator set; add one",
-                );
+                self.error(Rule::OpsetImport, here, "the model imports no operator set; add one");
             }
             (false, true) => {
                 let message = format!("IR version {ir} has no opset imports; declare 3 or later");
@@ -157,9 +143,7 @@ impl<'m> Checker<'m> {
                 continue;
             };
             let domain = node::normal(import.domain.as_ref());
-            if let Some(needed) =
-                ir_for_opset(domain, version).filter(|&needed| ir >= 3 && needed > ir)
-            {
+            if let Some(needed) = ir_for_opset(domain, version).filter(|&needed| ir >= 3 && needed > ir) {
                 let message = format!(
                     "version {version} came with IR version {needed}, the model declares {ir}; declare {needed}"
                 );
@@ -177,12 +161,7 @@ impl<'m> Checker<'m> {
     }
 
     fn error_at(&mut self, rule: Rule, place: Place, message: impl Into<String>) {
-        self.problems.push(Problem {
-            rule,
-            severity: Severity::Error,
-            place,
-            message: message.into(),
-        });
+        self.problems.push(Problem { rule, severity: Severity::Error, place, message: message.into() });
     }
 
     fn warning(&mut self, rule: Rule, here: &Here<'_>, message: impl Into<String>) {

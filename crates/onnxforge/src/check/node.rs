@@ -49,20 +49,10 @@ impl<'m> Checker<'m> {
             .input
             .iter()
             .enumerate()
-            .map(|(index, name)| {
-                if name.is_empty() {
-                    None
-                } else {
-                    self.read(name, &format!("input {index}"), here)
-                }
-            })
+            .map(|(index, name)| if name.is_empty() { None } else { self.read(name, index, here) })
             .collect();
         if node.input.is_empty() && node.output.is_empty() {
-            self.error(
-                Rule::NoOutputs,
-                here,
-                "the node has neither inputs nor outputs; remove it",
-            );
+            self.error(Rule::NoOutputs, here, "the node has neither inputs nor outputs; remove it");
         }
         let target = self.target(node, here);
         self.attributes(node, target, here);
@@ -73,14 +63,8 @@ impl<'m> Checker<'m> {
                 self.node_types(node, signature, &kinds, here);
             }
             Target::Function(_, function) => self.call(node, function, here),
-            Target::Opaque
-                if !node.input.is_empty() && node.output.iter().all(|name| name.is_empty()) =>
-            {
-                self.warning(
-                    Rule::NoOutputs,
-                    here,
-                    "the node has no outputs, so nothing can use it",
-                );
+            Target::Opaque if !node.input.is_empty() && node.output.iter().all(|name| name.is_empty()) => {
+                self.warning(Rule::NoOutputs, here, "the node has no outputs, so nothing can use it");
             }
             Target::Opaque => {}
         }
@@ -103,15 +87,12 @@ impl<'m> Checker<'m> {
         if let Some(function) = function {
             self.calls.push(function);
         } else if !overload.is_empty() {
-            let message = format!(
-                "no local function {} has the overload {}",
-                op_name(domain, op),
-                Quoted(overload)
-            );
+            let message =
+                format!("no local function {} has the overload {}", op_name(domain, op), Quoted(overload));
             self.warning(Rule::UnknownOperator, here, message);
         }
-        let local = function
-            .and_then(|index| Some(Target::Function(index, self.model.functions.get(index)?)));
+        let local =
+            function.and_then(|index| Some(Target::Function(index, self.model.functions.get(index)?)));
         let local = local.unwrap_or(Target::Opaque);
         let Some(version) = version else { return local };
         let found = signature(domain, op, version);
@@ -137,10 +118,7 @@ impl<'m> Checker<'m> {
                 Target::Opaque
             }
             Lookup::UnknownOp if domain.is_empty() && EXPERIMENTS.contains(&op) => {
-                let message = format!(
-                    "{} was an experiment and is not part of the standard",
-                    Plain(op)
-                );
+                let message = format!("{} was an experiment and is not part of the standard", Plain(op));
                 self.warning(Rule::UnknownOperator, here, message);
                 local
             }
@@ -168,8 +146,7 @@ impl<'m> Checker<'m> {
         let elsewhere = || {
             known_domains().find(|&other| {
                 other != domain
-                    && latest_opset(other)
-                        .is_some_and(|v| signature(other, op, v) != Lookup::UnknownOp)
+                    && latest_opset(other).is_some_and(|v| signature(other, op, v) != Lookup::UnknownOp)
             })
         };
         let cure = match (near, near.is_none().then(elsewhere).flatten()) {
@@ -177,58 +154,38 @@ impl<'m> Checker<'m> {
             (None, Some(other)) => format!("; the domain {other:?} has it"),
             (near, _) => question(near),
         };
-        let domain = if domain.is_empty() {
-            "the standard domain"
-        } else {
-            domain
-        };
+        let domain = if domain.is_empty() { "the standard domain" } else { domain };
         format!("{domain} has no operator {}{cure}", Quoted(op))
     }
 
     /// The number of inputs and outputs, and which of them may be empty.
     fn arity(&mut self, node: &'m NodeProto, signature: &'static Signature, here: &Here<'_>) {
         let op = op_name(signature.domain, signature.name);
-        let mut side = |what: &str,
-                        names: &[Str],
-                        formals: &[Param],
-                        allowed: std::ops::RangeInclusive<usize>| {
-            let count = names.len();
-            if !allowed.contains(&count) {
-                let range = match (*allowed.start(), *allowed.end()) {
-                    (least, usize::MAX) => format!("{least} or more"),
-                    (least, most) if least == most => format!("{least}"),
-                    (least, most) => format!("{least} to {most}"),
-                };
-                let message = format!("the node has {count} {what}s; {op} takes {range}");
-                self.error(Rule::Arity, here, message);
-            }
-            for (index, (name, formal)) in names.iter().zip(formals).enumerate() {
-                if name.is_empty() && formal.presence == Presence::Required {
-                    let message = format!(
-                        "{what} {index} ({}) is empty; {op} requires it",
-                        formal.name
-                    );
-                    self.error(Rule::RequiredValue, here, message);
+        let mut side =
+            |what: &str, names: &[Str], formals: &[Param], allowed: std::ops::RangeInclusive<usize>| {
+                let count = names.len();
+                if !allowed.contains(&count) {
+                    let range = match (*allowed.start(), *allowed.end()) {
+                        (least, usize::MAX) => format!("{least} or more"),
+                        (least, most) if least == most => format!("{least}"),
+                        (least, most) => format!("{least} to {most}"),
+                    };
+                    let message = format!("the node has {count} {what}s; {op} takes {range}");
+                    self.error(Rule::Arity, here, message);
                 }
-            }
-        };
-        side(
-            "input",
-            &node.input,
-            &signature.inputs,
-            signature.input_arity(),
-        );
-        side(
-            "output",
-            &node.output,
-            &signature.outputs,
-            signature.output_arity(),
-        );
+                for (index, (name, formal)) in names.iter().zip(formals).enumerate() {
+                    if name.is_empty() && formal.presence == Presence::Required {
+                        let message = format!("{what} {index} ({}) is empty; {op} requires it", formal.name);
+                        self.error(Rule::RequiredValue, here, message);
+                    }
+                }
+            };
+        side("input", &node.input, &signature.inputs, signature.input_arity());
+        side("output", &node.output, &signature.outputs, signature.output_arity());
         // The statistics of training come all or not at all.
         let (count, all) = (node.output.len(), signature.outputs.len());
         if op == "BatchNormalization" && count > 1 && count < all {
-            let message =
-                format!("the node has {count} outputs; BatchNormalization takes 1 or {all}");
+            let message = format!("the node has {count} outputs; BatchNormalization takes 1 or {all}");
             self.error(Rule::Arity, here, message);
         }
     }
@@ -240,8 +197,7 @@ impl<'m> Checker<'m> {
             ("outputs", node.output.len(), function.output.len()),
         ] {
             if given > taken {
-                let message =
-                    format!("the node has {given} {what}; the local function has {taken}");
+                let message = format!("the node has {given} {what}; the local function has {taken}");
                 self.error(Rule::Arity, here, message);
             }
         }

@@ -41,9 +41,7 @@ impl Edges {
 
     fn targets(&self, vertex: usize) -> &[usize] {
         let range = self.starts.get(vertex).zip(self.starts.get(vertex + 1));
-        range
-            .and_then(|(&start, &end)| self.targets.get(start..end))
-            .unwrap_or_default()
+        range.and_then(|(&start, &end)| self.targets.get(start..end)).unwrap_or_default()
     }
 
     /// A number for each vertex; two vertices have the same one when each can be reached from the other (Tarjan).
@@ -172,17 +170,7 @@ mod tests {
 
     #[test]
     fn each_component_gives_one() {
-        let edges = [
-            (0, 1),
-            (1, 2),
-            (2, 0),
-            (2, 3),
-            (3, 4),
-            (4, 5),
-            (5, 4),
-            (6, 6),
-            (0, 6),
-        ];
+        let edges = [(0, 1), (1, 2), (2, 0), (2, 3), (3, 4), (4, 5), (5, 4), (6, 6), (0, 6)];
         assert_eq!(cycles(7, &edges), [vec![0, 1, 2], vec![4, 5], vec![6]]);
     }
 
@@ -198,10 +186,7 @@ mod tests {
     #[test]
     fn a_long_chain_does_not_recurse() {
         let count = 200_000;
-        let chain: Vec<_> = (1..count)
-            .map(|i| (i - 1, i))
-            .chain([(count - 1, 0)])
-            .collect();
+        let chain: Vec<_> = (1..count).map(|i| (i - 1, i)).chain([(count - 1, 0)]).collect();
         assert_eq!(cycles(count, &chain)[0].len(), count);
     }
 }

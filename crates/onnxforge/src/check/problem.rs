@@ -126,11 +126,7 @@ pub struct Problem {
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{}[{}] {}: {}",
-            self.severity, self.rule, self.place, self.message
-        )
+        write!(f, "{}[{}] {}: {}", self.severity, self.rule, self.place, self.message)
     }
 }
 
@@ -172,47 +168,26 @@ pub(super) struct Step {
 
 impl Step {
     fn model() -> Self {
-        Self {
-            kind: "model",
-            index: None,
-            name: None,
-            op: None,
-        }
+        Self { kind: "model", index: None, name: None, op: None }
     }
 
     /// A thing that its name tells apart.
     pub(super) fn named(kind: &'static str, name: Option<&Str>) -> Self {
-        Self {
-            kind,
-            index: None,
-            name: name.filter(|name| !name.is_empty()).cloned(),
-            op: None,
-        }
+        Self { kind, index: None, name: name.filter(|name| !name.is_empty()).cloned(), op: None }
     }
 
     /// A thing in a list; its position is shown when it has no name.
     pub(super) fn listed(kind: &'static str, index: usize, name: Option<&Str>) -> Self {
         let named = Self::named(kind, name);
-        Self {
-            index: named.name.is_none().then_some(index),
-            ..named
-        }
+        Self { index: named.name.is_none().then_some(index), ..named }
     }
 
     /// A node.
     pub(super) fn node(index: usize, node: &crate::proto::schema::NodeProto) -> Self {
-        let domain = node
-            .domain
-            .as_ref()
-            .filter(|domain| !domain.is_empty())
-            .cloned();
+        let domain = node.domain.as_ref().filter(|domain| !domain.is_empty()).cloned();
         let op = node.op_type.as_ref().filter(|op| !op.is_empty()).cloned();
         let named = Self::named("node", node.name.as_ref());
-        Self {
-            index: Some(index),
-            op: op.map(|op| (domain, op)),
-            ..named
-        }
+        Self { index: Some(index), op: op.map(|op| (domain, op)), ..named }
     }
 }
 
@@ -242,29 +217,16 @@ pub(super) struct Here<'a> {
 
 impl<'a> Here<'a> {
     pub(super) fn model() -> Self {
-        Self {
-            outer: None,
-            step: Step::model(),
-            place: OnceCell::new(),
-        }
+        Self { outer: None, step: Step::model(), place: OnceCell::new() }
     }
 
     /// One step further.
     pub(super) fn at(&'a self, step: Step) -> Self {
-        Self {
-            outer: Some(self),
-            step,
-            place: OnceCell::new(),
-        }
+        Self { outer: Some(self), step, place: OnceCell::new() }
     }
 
     pub(super) fn place(&self) -> Place {
-        let make = || {
-            Place(Arc::new(Link {
-                outer: self.outer.map(Here::place),
-                step: self.step.clone(),
-            }))
-        };
+        let make = || Place(Arc::new(Link { outer: self.outer.map(Here::place), step: self.step.clone() }));
         self.place.get_or_init(make).clone()
     }
 }

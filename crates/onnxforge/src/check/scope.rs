@@ -47,10 +47,7 @@ pub(super) struct Scope<'m> {
 
 impl<'m> Scope<'m> {
     pub(super) fn new(nodes: &'m [NodeProto]) -> Self {
-        Self {
-            nodes,
-            ..Self::default()
-        }
+        Self { nodes, ..Self::default() }
     }
 
     pub(super) fn get(&self, name: &str) -> Option<&Value<'m>> {
@@ -63,9 +60,7 @@ impl<'m> Scope<'m> {
     }
 
     fn visible(&self, name: &str) -> Option<&Value<'m>> {
-        self.values
-            .get(name)
-            .filter(|value| !matches!(value.def, Def::Node(index) if index >= self.now))
+        self.values.get(name).filter(|value| !matches!(value.def, Def::Node(index) if index >= self.now))
     }
 
     fn describe(&self, def: Def) -> String {
@@ -114,21 +109,13 @@ impl<'m> Checker<'m> {
                     Def::Input => "the input",
                     Def::Initializer => "the initializer",
                 };
-                let message = format!(
-                    "{what} {} is already defined by {first}; rename one of them",
-                    Quoted(name)
-                );
+                let message =
+                    format!("{what} {} is already defined by {first}; rename one of them", Quoted(name));
                 self.error(Rule::Ssa, here, message);
             }
             return;
         }
-        self.scope.values.insert(
-            name,
-            Value {
-                def,
-                declared: None,
-            },
-        );
+        self.scope.values.insert(name, Value { def, declared: None });
         self.scope.names.push(name);
     }
 
@@ -167,8 +154,8 @@ impl<'m> Checker<'m> {
         self.order(here);
     }
 
-    /// Resolves a name that is read here. Gives its declared type; `None` when there is none, or nothing of that name.
-    pub(super) fn read(&mut self, name: &'m str, what: &str, here: &Here<'_>) -> Option<Kind> {
+    /// Resolves the name that is read as this input here. Gives its declared type; `None` when there is none, or nothing of that name.
+    pub(super) fn read(&mut self, name: &'m str, input: usize, here: &Here<'_>) -> Option<Kind> {
         let mut early = None;
         let scopes = self.outer.iter_mut().chain([&mut self.scope]);
         for scope in scopes.rev() {
@@ -190,19 +177,11 @@ impl<'m> Checker<'m> {
         match early {
             Some((scope, definer)) => {
                 scope.edges.push((scope.now, definer));
-                scope.early.push(Early {
-                    name,
-                    reader: scope.now,
-                    definer,
-                    place: here.place(),
-                });
-                scope
-                    .get(name)
-                    .and_then(|value| value.declared.as_ref())
-                    .map(|declared| declared.kind)
+                scope.early.push(Early { name, reader: scope.now, definer, place: here.place() });
+                scope.get(name).and_then(|value| value.declared.as_ref()).map(|declared| declared.kind)
             }
             None => {
-                self.dangling(Rule::DanglingName, name, what, here);
+                self.dangling(Rule::DanglingName, name, &format!("input {input}"), here);
                 None
             }
         }
@@ -210,26 +189,15 @@ impl<'m> Checker<'m> {
 
     /// Reports a name that nothing defines.
     pub(super) fn dangling(&mut self, rule: Rule, name: &str, what: &str, here: &Here<'_>) {
-        let in_main = rule == Rule::DanglingName
-            && self
-                .main
-                .as_ref()
-                .is_some_and(|main| main.get(name).is_some());
+        let in_main =
+            rule == Rule::DanglingName && self.main.as_ref().is_some_and(|main| main.get(name).is_some());
         let cure = if in_main && self.context.function.is_some() {
-            "; the main graph has it, but a function sees only its own inputs: pass it as one"
-                .to_owned()
+            "; the main graph has it, but a function sees only its own inputs: pass it as one".to_owned()
         } else {
-            let names = self
-                .scope
-                .names()
-                .chain(self.outer.iter().rev().flat_map(Scope::names));
+            let names = self.scope.names().chain(self.outer.iter().rev().flat_map(Scope::names));
             question(closest(&mut self.budget, name, names))
         };
-        self.error(
-            rule,
-            here,
-            format!("{what} is {}, which nothing defines{cure}", Quoted(name)),
-        );
+        self.error(rule, here, format!("{what} is {}, which nothing defines{cure}", Quoted(name)));
     }
 
     /// Whether this name is defined in the current scope, or visible around it.
@@ -239,11 +207,7 @@ impl<'m> Checker<'m> {
 
     /// The declared type of a value of the current scope.
     pub(super) fn declared_kind(&self, name: &str) -> Option<Kind> {
-        self.scope
-            .get(name)?
-            .declared
-            .as_ref()
-            .map(|declared| declared.kind)
+        self.scope.get(name)?.declared.as_ref().map(|declared| declared.kind)
     }
 
     /// Whether this scope itself defines the name.
@@ -307,9 +271,7 @@ impl<'m> Checker<'m> {
             self.error_at(Rule::TopologicalOrder, read.place, message);
         }
         for cycle in edges.cycles(&component) {
-            let Some((&start, node)) = cycle
-                .first()
-                .and_then(|start| Some((start, nodes.get(*start)?)))
+            let Some((&start, node)) = cycle.first().and_then(|start| Some((start, nodes.get(*start)?)))
             else {
                 continue;
             };
@@ -318,10 +280,7 @@ impl<'m> Checker<'m> {
                 self.error(Rule::Cycle, &at, "the node reads its own output");
                 continue;
             }
-            let shown = cycle
-                .iter()
-                .take(8)
-                .map(|&index| self.scope.describe(Def::Node(index)));
+            let shown = cycle.iter().take(8).map(|&index| self.scope.describe(Def::Node(index)));
             let mut path: Vec<String> = shown.collect();
             if cycle.len() > path.len() {
                 path.push(format!("{} more", cycle.len() - path.len()));
@@ -338,9 +297,5 @@ impl<'m> Checker<'m> {
 
 /// The name of an operator as messages show it.
 pub(super) fn op_name(domain: &str, name: &str) -> String {
-    if domain.is_empty() {
-        Plain(name).to_string()
-    } else {
-        format!("{}.{}", Plain(domain), Plain(name))
-    }
+    if domain.is_empty() { Plain(name).to_string() } else { format!("{}.{}", Plain(domain), Plain(name)) }
 }

@@ -19,11 +19,7 @@ pub(super) fn closest<'a>(
         return None;
     }
     // Very short names are all alike; there only the case counts as a slip.
-    let limit = if letters.len() < 3 {
-        0
-    } else {
-        (letters.len() / 4).clamp(1, 3)
-    };
+    let limit = if letters.len() < 3 { 0 } else { (letters.len() / 4).clamp(1, 3) };
     let mut best: Option<(usize, &str)> = None;
     for candidate in candidates {
         if *budget == 0 {
@@ -54,9 +50,7 @@ pub(super) fn closest<'a>(
 
 /// The end of a message: a question, or nothing.
 pub(super) fn question(name: Option<&str>) -> String {
-    name.map_or_else(String::new, |name| {
-        format!("; did you mean {}?", Quoted(name))
-    })
+    name.map_or_else(String::new, |name| format!("; did you mean {}?", Quoted(name)))
 }
 
 /// Insertions, deletions, replacements and swaps of neighbours that lead from one to the other.
@@ -90,12 +84,7 @@ mod tests {
 
     #[test]
     fn edits_are_counted() {
-        let count = |a: &str, b: &str| {
-            edits(
-                &a.chars().collect::<Vec<_>>(),
-                &b.chars().collect::<Vec<_>>(),
-            )
-        };
+        let count = |a: &str, b: &str| edits(&a.chars().collect::<Vec<_>>(), &b.chars().collect::<Vec<_>>());
         assert_eq!(count("", "abc"), 3);
         assert_eq!(count("kitten", "sitting"), 3);
         assert_eq!(count("conv", "covn"), 1);

@@ -26,22 +26,14 @@ impl<'m> Checker<'m> {
         match tensor.data() {
             Data::Unavailable(why) => self.error(Rule::ExternalData, here, why.to_string()),
             Data::Strings(strings) => {
-                if let Some(index) = strings
-                    .iter()
-                    .position(|text| std::str::from_utf8(text).is_err())
-                {
-                    self.warning(
-                        Rule::Utf8,
-                        here,
-                        format!("element {index} is not valid UTF-8"),
-                    );
+                if let Some(index) = strings.iter().position(|text| std::str::from_utf8(text).is_err()) {
+                    self.warning(Rule::Utf8, here, format!("element {index} is not valid UTF-8"));
                 }
             }
             Data::Bytes(bytes) if tensor.dtype().bits() == 6 => {
                 let used = tensor.len().wrapping_mul(6) % 8;
                 if used > 0 && bytes.last().is_some_and(|last| last >> used != 0) {
-                    let message =
-                        "the bits after the last element are not zero; the format asks for zeros";
+                    let message = "the bits after the last element are not zero; the format asks for zeros";
                     self.error(Rule::Tensor, here, message);
                 }
             }
@@ -57,14 +49,10 @@ impl<'m> Checker<'m> {
             return self.error(Rule::SparseTensor, here, "the values are missing");
         };
         let values = self.tensor(values, here);
-        let indices = proto
-            .indices
-            .as_ref()
-            .and_then(|indices| self.tensor(indices, here));
+        let indices = proto.indices.as_ref().and_then(|indices| self.tensor(indices, here));
         if let Some(why) = sparse_dims(&proto.dims) {
             self.error(Rule::SparseTensor, here, why);
-        } else if let Some(why) = values.and_then(|values| sparse(proto, &values, indices.as_ref()))
-        {
+        } else if let Some(why) = values.and_then(|values| sparse(proto, &values, indices.as_ref())) {
             self.error(Rule::SparseTensor, here, why);
         }
     }
@@ -75,13 +63,9 @@ fn sparse_dims(dims: &[i64]) -> Option<String> {
         return Some("a sparse tensor has at least one dimension".to_owned());
     }
     if let Some((axis, size)) = dims.iter().enumerate().find(|&(_, &size)| size <= 0) {
-        return Some(format!(
-            "dimension {axis} is {size}; the dimensions of a sparse tensor are positive"
-        ));
+        return Some(format!("dimension {axis} is {size}; the dimensions of a sparse tensor are positive"));
     }
-    let elements = dims
-        .iter()
-        .try_fold(1i64, |product, &size| product.checked_mul(size));
+    let elements = dims.iter().try_fold(1i64, |product, &size| product.checked_mul(size));
     elements
         .is_none()
         .then(|| format!("the dimensions {dims:?} multiply to more elements than can be counted"))
@@ -90,10 +74,7 @@ fn sparse_dims(dims: &[i64]) -> Option<String> {
 /// What is wrong between the parts of a sparse tensor whose dimensions are sound.
 fn sparse(proto: &SparseTensorProto, values: &Tensor, indices: Option<&Tensor>) -> Option<String> {
     let &[count] = values.shape() else {
-        return Some(format!(
-            "the values have shape {:?}; they are a list",
-            values.shape()
-        ));
+        return Some(format!("the values have shape {:?}; they are a list", values.shape()));
     };
     let Some(indices) = indices else {
         // Indices that are there but broken have been reported already.
@@ -101,10 +82,7 @@ fn sparse(proto: &SparseTensorProto, values: &Tensor, indices: Option<&Tensor>) 
         return missing.then(|| format!("there are {count} values and no indices"));
     };
     if indices.dtype() != DType::I64 {
-        return Some(format!(
-            "the indices are {}; they are int64",
-            indices.dtype()
-        ));
+        return Some(format!("the indices are {}; they are int64", indices.dtype()));
     }
     let rank = proto.dims.len();
     let linear = match *indices.shape() {
@@ -121,29 +99,17 @@ fn sparse(proto: &SparseTensorProto, values: &Tensor, indices: Option<&Tensor>) 
     };
     let numbers = bytes.as_chunks::<8>().0;
     let product = [proto.dims.iter().product::<i64>()];
-    let limits = if linear {
-        &product[..]
-    } else {
-        &proto.dims[..]
-    };
+    let limits = if linear { &product[..] } else { &proto.dims[..] };
     let mut before: Option<&[[u8; 8]]> = None;
     for (position, index) in numbers.chunks(limits.len().max(1)).enumerate() {
         let components = || index.iter().map(|bytes| i64::from_le_bytes(*bytes));
-        if let Some((value, limit)) = components()
-            .zip(limits)
-            .find(|(value, limit)| !(0..**limit).contains(value))
+        if let Some((value, limit)) =
+            components().zip(limits).find(|(value, limit)| !(0..**limit).contains(value))
         {
-            return Some(format!(
-                "index {position} is {value}, outside 0 to {}",
-                limit - 1
-            ));
+            return Some(format!("index {position} is {value}, outside 0 to {}", limit - 1));
         }
-        if before.is_some_and(|before| {
-            before
-                .iter()
-                .map(|bytes| i64::from_le_bytes(*bytes))
-                .ge(components())
-        }) {
+        if before.is_some_and(|before| before.iter().map(|bytes| i64::from_le_bytes(*bytes)).ge(components()))
+        {
             return Some(format!(
                 "index {position} does not come after the one before it; sort them, each once"
             ));

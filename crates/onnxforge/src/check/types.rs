@@ -21,20 +21,12 @@ pub(super) struct Kind {
 
 impl Kind {
     pub(super) fn tensor(elements: DType) -> Self {
-        Self {
-            form: Form::Tensor,
-            elements,
-        }
+        Self { form: Form::Tensor, elements }
     }
 
     /// `None`: the type is not complete, or no signature can speak of it.
     pub(super) fn of(ty: &TypeProto) -> Option<Self> {
-        let dense = |ty: &TypeProto| {
-            ty.tensor_type
-                .as_ref()?
-                .elem_type
-                .and_then(DType::from_code)
-        };
+        let dense = |ty: &TypeProto| ty.tensor_type.as_ref()?.elem_type.and_then(DType::from_code);
         let map = |ty: &TypeProto, from_int: Form, from_string: Form| {
             let map = ty.map_type.as_deref()?;
             let form = match DType::from_code(map.key_type?)? {
@@ -58,9 +50,7 @@ impl Kind {
             let element = optional.elem_type.as_deref()?;
             match (dense(element), &element.sequence_type) {
                 (Some(elements), _) => (Form::Optional, elements),
-                (None, Some(sequence)) => {
-                    (Form::OptionalSeq, dense(sequence.elem_type.as_deref()?)?)
-                }
+                (None, Some(sequence)) => (Form::OptionalSeq, dense(sequence.elem_type.as_deref()?)?),
                 (None, None) => return None,
             }
         } else {
@@ -165,18 +155,9 @@ impl<'m> Declared<'m> {
     /// `None` when the type says nothing that could be compared.
     pub(super) fn new(ty: Option<&'m TypeProto>, source: Source) -> Option<Self> {
         let ty = ty?;
-        let tensor = ty
-            .tensor_type
-            .as_deref()
-            .or(ty.sparse_tensor_type.as_deref());
-        let shape = tensor
-            .and_then(|tensor| tensor.shape.as_deref())
-            .map_or(Shape::Unknown, Shape::Declared);
-        Some(Self {
-            kind: Kind::of(ty)?,
-            shape,
-            source,
-        })
+        let tensor = ty.tensor_type.as_deref().or(ty.sparse_tensor_type.as_deref());
+        let shape = tensor.and_then(|tensor| tensor.shape.as_deref()).map_or(Shape::Unknown, Shape::Declared);
+        Some(Self { kind: Kind::of(ty)?, shape, source })
     }
 }
 
@@ -184,20 +165,12 @@ impl<'m> Checker<'m> {
     /// The type of an input or output of the main graph, which must be complete.
     pub(super) fn interface_type(&mut self, ty: Option<&TypeProto>, here: &Here<'_>) {
         let Some(ty) = ty else {
-            return self.error(
-                Rule::TypeForm,
-                here,
-                "the type is missing; the main graph declares one",
-            );
+            return self.error(Rule::TypeForm, here, "the type is missing; the main graph declares one");
         };
-        if let Some(tensor) = ty
-            .tensor_type
-            .as_deref()
-            .or(ty.sparse_tensor_type.as_deref())
+        if let Some(tensor) = ty.tensor_type.as_deref().or(ty.sparse_tensor_type.as_deref())
             && tensor.shape.is_none()
         {
-            let message =
-                "the shape is missing; without sizes, list as many unknown dimensions as the rank";
+            let message = "the shape is missing; without sizes, list as many unknown dimensions as the rank";
             self.error(Rule::TypeForm, here, message);
         }
         self.type_form(ty, true, 0, here);
@@ -210,11 +183,7 @@ impl<'m> Checker<'m> {
 
     fn type_form(&mut self, ty: &TypeProto, complete: bool, depth: usize, here: &Here<'_>) {
         if depth > DEEPEST {
-            return self.error(
-                Rule::Nesting,
-                here,
-                format!("the type is nested more than {DEEPEST} deep"),
-            );
+            return self.error(Rule::Nesting, here, format!("the type is nested more than {DEEPEST} deep"));
         }
         let open = |checker: &mut Self, message: &str| {
             if complete {
@@ -252,10 +221,7 @@ impl<'m> Checker<'m> {
                 open(self, "the opaque type has no name");
             }
         } else {
-            open(
-                self,
-                "the type is empty: it is no tensor, sequence, optional, map or opaque type",
-            );
+            open(self, "the type is empty: it is no tensor, sequence, optional, map or opaque type");
         }
     }
 
@@ -268,21 +234,14 @@ impl<'m> Checker<'m> {
             (None | Some(0), None) => {
                 self.warning(Rule::TypeForm, here, "the element type is missing");
             }
-            (Some(code), None) => self.error(
-                Rule::TypeForm,
-                here,
-                format!("element type {code} does not exist"),
-            ),
+            (Some(code), None) => {
+                self.error(Rule::TypeForm, here, format!("element type {code} does not exist"))
+            }
         }
-        for (axis, dim) in ty
-            .shape
-            .iter()
-            .flat_map(|shape| shape.dim.iter().enumerate())
-        {
+        for (axis, dim) in ty.shape.iter().flat_map(|shape| shape.dim.iter().enumerate()) {
             match dim.dim_value {
                 Some(-1) => {
-                    let message =
-                        format!("dimension {axis} is -1; leave it out to say that it is unknown");
+                    let message = format!("dimension {axis} is -1; leave it out to say that it is unknown");
                     self.warning(Rule::Dimension, here, message);
                 }
                 Some(size) if size < 0 => {
@@ -353,27 +312,11 @@ impl<'m> Checker<'m> {
         here: &Here<'_>,
     ) {
         if !param.types.contains(kind.form, kind.elements.code()) {
-            let message = format!(
-                "{} is {kind}; {} takes {}",
-                what(),
-                signature.name,
-                param.types
-            );
+            let message = format!("{} is {kind}; {} takes {}", what(), signature.name, param.types);
             return self.error(Rule::TypeMismatch, here, message);
         }
-        let shared = !matches!(
-            param.presence,
-            Presence::Variadic {
-                homogeneous: false,
-                ..
-            }
-        );
-        if !shared
-            || !signature
-                .constraints
-                .iter()
-                .any(|variable| variable.0 == param.ty)
-        {
+        let shared = !matches!(param.presence, Presence::Variadic { homogeneous: false, .. });
+        if !shared || !signature.constraints.iter().any(|variable| variable.0 == param.ty) {
             return;
         }
         match bound.get(param.ty) {

@@ -89,7 +89,10 @@ impl Reference {
     /// Reads the entries of `external_data`.
     pub fn parse(entries: &[StringStringEntryProto]) -> Result<Self, ExternalError> {
         let get = |key: &str| {
-            entries.iter().find(|e| e.key.as_deref() == Some(key)).map(|e| e.value.clone().unwrap_or_default())
+            entries
+                .iter()
+                .find(|e| e.key.as_deref() == Some(key))
+                .map(|e| e.value.clone().unwrap_or_default())
         };
         let number = |key: &'static str| -> Result<Option<u64>, ExternalError> {
             get(key)
@@ -101,8 +104,8 @@ impl Reference {
                 })
                 .transpose()
         };
-        let location =
-            get("location").ok_or(ExternalError::Entry { key: "location", why: "it is missing".to_owned() })?;
+        let location = get("location")
+            .ok_or(ExternalError::Entry { key: "location", why: "it is missing".to_owned() })?;
         Ok(Self { location, offset: number("offset")?.unwrap_or(0), length: number("length")? })
     }
 }
@@ -173,7 +176,10 @@ impl ExternalFiles {
         if let Some(file) = self.open.get(location) {
             return Ok(file.clone());
         }
-        let folder = self.folder.as_deref().ok_or_else(|| ExternalError::NoFolder { location: location.to_string() })?;
+        let folder = self
+            .folder
+            .as_deref()
+            .ok_or_else(|| ExternalError::NoFolder { location: location.to_string() })?;
         let file = Arc::new(open_inside(folder, location, self.policy)?);
         self.open.insert(location.clone(), file.clone());
         Ok(file)
@@ -217,7 +223,9 @@ fn open_inside(folder: &Path, location: &str, policy: LinkPolicy) -> Result<Mapp
         use std::os::unix::fs::MetadataExt;
         let links = file.metadata().map_err(open_error)?.nlink();
         if !policy.follow && links > 1 {
-            return Err(escape("the file has several hard links, so it may belong elsewhere; --follow-links accepts it"));
+            return Err(escape(
+                "the file has several hard links, so it may belong elsewhere; --follow-links accepts it",
+            ));
         }
     }
     MappedFile::from_file(path.clone(), file).map_err(open_error)
@@ -232,7 +240,9 @@ mod tests {
         for good in ["weights.bin", "a/b.bin", "./w", "a..b/c", "..w"] {
             assert_eq!(contained(good), Ok(()), "{good}");
         }
-        for bad in ["", "/etc/passwd", "../w", "a/../../w", "a/..", "\\w", "C:\\w", "c:w", ".", "a\0b", "a\\..\\b"] {
+        for bad in
+            ["", "/etc/passwd", "../w", "a/../../w", "a/..", "\\w", "C:\\w", "c:w", ".", "a\0b", "a\\..\\b"]
+        {
             assert!(contained(bad).is_err(), "{bad:?}");
         }
     }

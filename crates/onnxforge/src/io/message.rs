@@ -9,7 +9,8 @@ use crate::ir::value::{Constant, Def, Port};
 use crate::ir::{ScopeId, ValueId};
 use crate::proto::Str;
 use crate::proto::schema::{
-    AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, SparseTensorProto, TensorProto, ValueInfoProto,
+    AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, SparseTensorProto, TensorProto,
+    ValueInfoProto,
 };
 
 /// Decides where the elements of each tensor go.
@@ -20,7 +21,8 @@ pub fn to_message(model: &Model, place: &mut Placement<'_>) -> Result<ModelProto
     let mut writer = Writer { model, place };
     let mut message = model.header().clone();
     message.graph = Some(Box::new(writer.graph(model.main())?));
-    message.functions = model.functions().iter().map(|&scope| writer.function(scope)).collect::<Result<_, _>>()?;
+    message.functions =
+        model.functions().iter().map(|&scope| writer.function(scope)).collect::<Result<_, _>>()?;
     Ok(message)
 }
 
@@ -57,7 +59,9 @@ impl Writer<'_, '_> {
 
     fn function(&mut self, scope: ScopeId) -> Result<FunctionProto, TensorError> {
         let entry = self.model.scope(scope);
-        let ScopeKind::Function(rest) = entry.kind() else { return Ok(FunctionProto::default()) };
+        let ScopeKind::Function(rest) = entry.kind() else {
+            return Ok(FunctionProto::default());
+        };
         let mut function = (**rest).clone();
         function.node = self.nodes(scope)?;
         function.input = entry.inputs().iter().map(|port| self.name(port.value)).collect();
@@ -169,7 +173,8 @@ impl Writer<'_, '_> {
                 11
             }
             AttrValue::Sparses(sparses) => {
-                proto.sparse_tensors = sparses.iter().map(|s| self.sparse(s, None)).collect::<Result<_, _>>()?;
+                proto.sparse_tensors =
+                    sparses.iter().map(|s| self.sparse(s, None)).collect::<Result<_, _>>()?;
                 12
             }
             AttrValue::Type(ty) => {

@@ -3,7 +3,11 @@
 pub mod external;
 pub mod load;
 pub mod message;
+pub mod model_error;
+mod plan;
+mod resolve;
 pub mod save;
+mod staged;
 pub mod tensor;
 
 pub use external::LinkPolicy;

@@ -73,7 +73,10 @@ pub fn from_proto(proto: TensorProto, files: &mut ExternalFiles) -> Result<Tenso
         }
     };
     note(external, "external_data");
-    note(proto.raw_data.is_some() && !(external && proto.raw_data.as_ref().is_some_and(|p| p.byte_len() == 0)), "raw_data");
+    note(
+        proto.raw_data.is_some() && !(external && proto.raw_data.as_ref().is_some_and(|p| p.byte_len() == 0)),
+        "raw_data",
+    );
     note(proto.float_data != PackedFixed::Empty, "float_data");
     note(proto.double_data != PackedFixed::Empty, "double_data");
     note(!proto.int32_data.0.is_empty(), "int32_data");
@@ -98,12 +101,14 @@ pub fn from_proto(proto: TensorProto, files: &mut ExternalFiles) -> Result<Tenso
     let (data, storage) = match field {
         "external_data" => {
             let blob = dtype.byte_len(count).ok_or_else(wrong_field).map(|needed| {
-                Reference::parse(&proto.external_data).and_then(|reference| files.read(&reference, needed as u64))
+                Reference::parse(&proto.external_data)
+                    .and_then(|reference| files.read(&reference, needed as u64))
             })?;
             let data = match blob {
                 Ok(blob) => Data::Bytes(blob),
                 Err(_) if redacted => Data::Unavailable(
-                    "its elements were redacted; `onnxforge materialize` makes a model with random ones".into(),
+                    "its elements were redacted; `onnxforge materialize` makes a model with random ones"
+                        .into(),
                 ),
                 Err(error) => Data::Unavailable(error.to_string().into()),
             };
@@ -200,7 +205,9 @@ fn unpack_int32(bytes: &[u8], dtype: DType, count: usize) -> Vec<i32> {
         DType::I32 => bytes.as_chunks::<4>().0.iter().map(|b| i32::from_le_bytes(*b)).collect(),
         DType::I16 => bytes.as_chunks::<2>().0.iter().map(|b| i16::from_le_bytes(*b).into()).collect(),
         DType::I8 => bytes.iter().map(|&b| i32::from(b as i8)).collect(),
-        _ if dtype.bits() == 16 => bytes.as_chunks::<2>().0.iter().map(|b| u16::from_le_bytes(*b).into()).collect(),
+        _ if dtype.bits() == 16 => {
+            bytes.as_chunks::<2>().0.iter().map(|b| u16::from_le_bytes(*b).into()).collect()
+        }
         _ if dtype.bits() == 6 => bytes
             .chunks(3)
             .flat_map(|group| {
@@ -247,10 +254,12 @@ pub fn to_proto(tensor: &Tensor, name: Option<Str>, place: Place) -> Result<Tens
             DType::F32 | DType::C64 => proto.float_data = PackedFixed::Shared(blob.clone()),
             DType::F64 | DType::C128 => proto.double_data = PackedFixed::Shared(blob.clone()),
             DType::I64 => {
-                proto.int64_data = Packed(blob.as_chunks().0.iter().map(|b| i64::from_le_bytes(*b)).collect());
+                proto.int64_data =
+                    Packed(blob.as_chunks().0.iter().map(|b| i64::from_le_bytes(*b)).collect());
             }
             DType::U64 => {
-                proto.uint64_data = Packed(blob.as_chunks().0.iter().map(|b| u64::from_le_bytes(*b)).collect());
+                proto.uint64_data =
+                    Packed(blob.as_chunks().0.iter().map(|b| u64::from_le_bytes(*b)).collect());
             }
             DType::U32 => {
                 proto.uint64_data =

@@ -219,10 +219,9 @@ fn producers(model: &Model, node: NodeId) -> Vec<NodeId> {
 fn sort(model: &mut Model, scope: ScopeId) -> Result<(), Cycle> {
     let nodes: Vec<NodeId> = model.nodes_in(scope).map(|(id, _)| id).collect();
     let producers: Vec<Vec<NodeId>> = nodes.iter().map(|&node| producers(model, node)).collect();
-    let sorted = nodes
-        .iter()
-        .zip(&producers)
-        .all(|(&node, from)| from.iter().all(|&producer| model.nodes[producer].order < model.nodes[node].order));
+    let sorted = nodes.iter().zip(&producers).all(|(&node, from)| {
+        from.iter().all(|&producer| model.nodes[producer].order < model.nodes[node].order)
+    });
     if sorted {
         return Ok(());
     }
@@ -272,6 +271,9 @@ fn sort(model: &mut Model, scope: ScopeId) -> Result<(), Cycle> {
     let scope = &mut model.scopes[scope];
     scope.first = order.first().copied();
     scope.last = order.last().copied();
-    tracing::warn!(graph = scope.name().map_or("", |name| name), "nodes were not in topological order; sorted");
+    tracing::warn!(
+        graph = scope.name().map_or("", |name| name),
+        "nodes were not in topological order; sorted"
+    );
     Ok(())
 }

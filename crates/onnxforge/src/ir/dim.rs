@@ -88,12 +88,7 @@ impl From<i64> for Dim {
 impl From<Symbol> for Dim {
     fn from(symbol: Symbol) -> Dim {
         let terms = vec![(Mono(vec![(Atom::Symbol(symbol), 1)]), 1)];
-        Dim(Repr::Sum(Arc::new(Sum {
-            terms,
-            constant: 0,
-            depth: 0,
-            size: 2,
-        })))
+        Dim(Repr::Sum(Arc::new(Sum { terms, constant: 0, depth: 0, size: 2 })))
     }
 }
 
@@ -165,16 +160,12 @@ impl Dim {
 
     /// The product of all factors; 1 for none.
     pub fn product<'a>(factors: impl IntoIterator<Item = &'a Dim>) -> Option<Dim> {
-        factors
-            .into_iter()
-            .try_fold(Dim::ONE, |product, factor| product.mul(factor))
+        factors.into_iter().try_fold(Dim::ONE, |product, factor| product.mul(factor))
     }
 
     /// The sum of all summands; 0 for none.
     pub fn sum<'a>(summands: impl IntoIterator<Item = &'a Dim>) -> Option<Dim> {
-        summands
-            .into_iter()
-            .try_fold(Dim::ZERO, |sum, summand| sum.add(summand))
+        summands.into_iter().try_fold(Dim::ZERO, |sum, summand| sum.add(summand))
     }
 
     /// `self` to a constant power.
@@ -196,11 +187,7 @@ impl Dim {
     }
 
     fn collect_symbols(&self, found: &mut BTreeSet<Symbol>) {
-        for atom in self
-            .terms()
-            .flat_map(|(mono, _)| &mono.0)
-            .map(|(atom, _)| atom)
-        {
+        for atom in self.terms().flat_map(|(mono, _)| &mono.0).map(|(atom, _)| atom) {
             match atom {
                 Atom::Symbol(symbol) => {
                     found.insert(*symbol);
@@ -210,9 +197,7 @@ impl Dim {
                     b.collect_symbols(found);
                 }
                 Atom::Extreme(_, members) => {
-                    members
-                        .iter()
-                        .for_each(|member| member.collect_symbols(found));
+                    members.iter().for_each(|member| member.collect_symbols(found));
                 }
             }
         }
@@ -228,14 +213,10 @@ impl Dim {
             for (atom, exponent) in &mono.0 {
                 let value = match atom {
                     Atom::Symbol(symbol) => assign(*symbol)?,
-                    Atom::FloorDiv(x, b) => {
-                        divide::floor(x.evaluate(assign)?, b.evaluate(assign)?)?
-                    }
+                    Atom::FloorDiv(x, b) => divide::floor(x.evaluate(assign)?, b.evaluate(assign)?)?,
                     Atom::Extreme(end, members) => {
-                        let values: Option<Vec<i64>> = members
-                            .iter()
-                            .map(|member| member.evaluate(assign))
-                            .collect();
+                        let values: Option<Vec<i64>> =
+                            members.iter().map(|member| member.evaluate(assign)).collect();
                         end.of(values?)?
                     }
                 };
@@ -247,11 +228,7 @@ impl Dim {
     }
 
     /// The expression with each symbol for which `replace` answers replaced, and simplified again.
-    pub fn substitute(
-        &self,
-        replace: &dyn Fn(Symbol) -> Option<Dim>,
-        symbols: &Symbols,
-    ) -> Option<Dim> {
+    pub fn substitute(&self, replace: &dyn Fn(Symbol) -> Option<Dim>, symbols: &Symbols) -> Option<Dim> {
         let (terms, constant) = self.parts();
         let mut total = Dim::from(constant);
         for (mono, coefficient) in terms {
@@ -263,10 +240,8 @@ impl Dim {
                         .substitute(replace, symbols)?
                         .floor_div(&b.substitute(replace, symbols)?, symbols)?,
                     Atom::Extreme(end, members) => {
-                        let members: Option<Vec<Dim>> = members
-                            .iter()
-                            .map(|m| m.substitute(replace, symbols))
-                            .collect();
+                        let members: Option<Vec<Dim>> =
+                            members.iter().map(|m| m.substitute(replace, symbols)).collect();
                         Dim::extreme(*end, &members?, symbols)?
                     }
                 };
@@ -306,12 +281,7 @@ impl Dim {
             return None;
         }
         let terms = terms.into_iter().rev().collect();
-        Some(Dim(Repr::Sum(Arc::new(Sum {
-            terms,
-            constant,
-            depth,
-            size,
-        }))))
+        Some(Dim(Repr::Sum(Arc::new(Sum { terms, constant, depth, size }))))
     }
 
     fn parts(&self) -> (&[(Mono, i64)], i64) {
@@ -325,24 +295,16 @@ impl Dim {
     fn terms(&self) -> impl Iterator<Item = (&Mono, i64)> {
         let (terms, constant) = self.parts();
         let constant = (constant != 0).then_some((&UNIT, constant));
-        terms
-            .iter()
-            .map(|(mono, coefficient)| (mono, *coefficient))
-            .chain(constant)
+        terms.iter().map(|(mono, coefficient)| (mono, *coefficient)).chain(constant)
     }
 
     fn to_terms(&self) -> Terms {
-        self.terms()
-            .map(|(mono, coefficient)| (mono.clone(), coefficient))
-            .collect()
+        self.terms().map(|(mono, coefficient)| (mono.clone(), coefficient)).collect()
     }
 
     /// The distinct atoms of the outermost sum.
     fn atoms(&self) -> BTreeSet<&Atom> {
-        self.terms()
-            .flat_map(|(mono, _)| &mono.0)
-            .map(|(atom, _)| atom)
-            .collect()
+        self.terms().flat_map(|(mono, _)| &mono.0).map(|(atom, _)| atom).collect()
     }
 
     /// The atom, if the expression is exactly one atom.

@@ -41,7 +41,9 @@ impl Tensor {
         let mut seen = perm.to_vec();
         seen.sort_unstable();
         if seen.iter().copied().ne(0..self.shape().len()) {
-            return Err(TensorError::Unavailable(format!("{perm:?} is not an order of the tensor's axes").into()));
+            return Err(TensorError::Unavailable(
+                format!("{perm:?} is not an order of the tensor's axes").into(),
+            ));
         }
         if !self.dtype().bits().is_multiple_of(8) || self.dtype() == DType::String {
             return Err(TensorError::Type { wanted: "a type of whole bytes", found: self.dtype() });

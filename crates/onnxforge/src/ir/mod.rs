@@ -7,6 +7,7 @@ pub(crate) mod build;
 pub mod dim;
 pub mod dtype;
 pub mod edit;
+pub mod element;
 pub mod id;
 pub mod journal;
 pub mod lazy;

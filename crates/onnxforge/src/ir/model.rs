@@ -139,10 +139,14 @@ impl Model {
         };
         let by_port = match value.def {
             Def::Input { scope, .. } => port(&self.scopes[scope].inputs),
-            _ => value.uses.iter().find_map(|used| match used {
-                Use::Output { scope, index } => self.scopes[*scope].outputs.get(*index as usize),
-                _ => None,
-            }).map_or(Type::Unknown, super::value::Port::declared),
+            _ => value
+                .uses
+                .iter()
+                .find_map(|used| match used {
+                    Use::Output { scope, index } => self.scopes[*scope].outputs.get(*index as usize),
+                    _ => None,
+                })
+                .map_or(Type::Unknown, super::value::Port::declared),
         };
         match (by_port, &value.info) {
             (Type::Unknown, Some(info)) => info.r#type.as_deref().map_or(Type::Unknown, Type::from),
@@ -166,7 +170,9 @@ impl Model {
     pub fn opset(&self, scope: ScopeId, domain: &str) -> Option<i64> {
         self.opset_imports(scope)
             .iter()
-            .find(|import| normal_domain(import.domain.as_deref().unwrap_or_default()) == normal_domain(domain))
+            .find(|import| {
+                normal_domain(import.domain.as_deref().unwrap_or_default()) == normal_domain(domain)
+            })
             .map(|import| import.version.unwrap_or(0))
     }
 
@@ -190,7 +196,8 @@ impl Model {
         let mut merged: HashMap<NodeId, Vec<NodeId>> = HashMap::new();
         let mut folded: HashMap<NodeId, Vec<ValueId>> = HashMap::new();
         let mut sources: HashMap<OriginId, Vec<NodeId>> = HashMap::new();
-        let mut sources_of = |id: OriginId| sources.entry(id).or_insert_with(|| self.origins.sources(id)).clone();
+        let mut sources_of =
+            |id: OriginId| sources.entry(id).or_insert_with(|| self.origins.sources(id)).clone();
         for (id, node) in self.nodes() {
             if matches!(self.origins.get(node.origin), Origin::Derived { .. }) {
                 for source in sources_of(node.origin) {

@@ -4,9 +4,8 @@ use std::borrow::Cow;
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use half::{bf16, f16};
-
-use super::dtype::{DType, Kind};
+use super::dtype::DType;
+pub use super::element::{Element, Elements};
 use super::lazy::Lazy;
 use crate::blob::{Blob, Payload, Stream};
 use crate::proto::Str;
@@ -113,7 +112,8 @@ impl Tensor {
     pub fn new(dtype: DType, shape: impl Into<Arc<[usize]>>, data: Data) -> Result<Self, TensorError> {
         let shape = shape.into();
         let count = element_count(&shape).ok_or_else(|| TensorError::TooLarge(shape.to_vec()))?;
-        let length_error = |needed, found| TensorError::Length { dtype, shape: shape.to_vec(), needed, found };
+        let length_error =
+            |needed, found| TensorError::Length { dtype, shape: shape.to_vec(), needed, found };
         match &data {
             Data::Strings(strings) if dtype != DType::String || strings.len() != count => {
                 return Err(length_error(count, strings.len()));
@@ -130,7 +130,8 @@ impl Tensor {
             Data::Splat(blob) if dtype.byte_len(1) != Some(blob.len()) => {
                 return Err(length_error(dtype.byte_len(1).unwrap_or(0), blob.len()));
             }
-            Data::Lazy(lazy) if matches!(&**lazy, Lazy::Generated(stream) if dtype.byte_len(count).map(|n| n as u64) != Some(stream.byte_len())) => {
+            Data::Lazy(lazy) if matches!(&**lazy, Lazy::Generated(stream) if dtype.byte_len(count).map(|n| n as u64) != Some(stream.byte_len())) =>
+            {
                 return Err(length_error(dtype.byte_len(count).unwrap_or(0), 0));
             }
             _ => {}
@@ -247,11 +248,14 @@ impl Tensor {
     pub fn bytes(&self) -> Result<Cow<'_, [u8]>, TensorError> {
         match &self.data {
             Data::Bytes(blob) => Ok(Cow::Borrowed(blob)),
-            Data::Strings(_) => Err(TensorError::Type { wanted: "a type with packed elements", found: self.dtype }),
+            Data::Strings(_) => {
+                Err(TensorError::Type { wanted: "a type with packed elements", found: self.dtype })
+            }
             Data::Unavailable(why) => Err(TensorError::Unavailable(why.clone())),
             Data::Splat(_) | Data::Lazy(_) => {
                 let mut bytes = Vec::with_capacity(self.byte_len() as usize);
-                self.write_packed(&mut bytes).map_err(|error| TensorError::Unavailable(error.to_string().into()))?;
+                self.write_packed(&mut bytes)
+                    .map_err(|error| TensorError::Unavailable(error.to_string().into()))?;
                 Ok(Cow::Owned(bytes))
             }
         }
@@ -261,7 +265,9 @@ impl Tensor {
     pub fn payload(&self) -> Result<Payload, TensorError> {
         match &self.data {
             Data::Bytes(blob) => Ok(blob.clone().into()),
-            Data::Strings(_) | Data::Unavailable(_) => self.bytes().map(|bytes| Payload::Bytes((&*bytes).into())),
+            Data::Strings(_) | Data::Unavailable(_) => {
+                self.bytes().map(|bytes| Payload::Bytes((&*bytes).into()))
+            }
             Data::Splat(_) | Data::Lazy(_) => Ok(Payload::Stream(Arc::new(self.clone()))),
         }
     }
@@ -271,7 +277,9 @@ impl Tensor {
             Data::Bytes(blob) => out.write_all(blob),
             Data::Lazy(lazy) => lazy.write_to(out),
             Data::Splat(element) => self.write_splat(element, out),
-            Data::Strings(_) | Data::Unavailable(_) => Err(io::Error::other("the elements are not packed bytes")),
+            Data::Strings(_) | Data::Unavailable(_) => {
+                Err(io::Error::other("the elements are not packed bytes"))
+            }
         }
     }
 
@@ -357,103 +365,6 @@ impl Stream for Tensor {
     }
 }
 
-/// One element of a tensor.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Element {
-    /// A floating-point number; every narrower format is exact in 64 bits.
-    Float(f64),
-    /// A signed integer.
-    Int(i64),
-    /// An unsigned integer.
-    Uint(u64),
-    /// A truth value.
-    Bool(bool),
-    /// Real and imaginary part.
-    Complex(f64, f64),
-    /// A byte string.
-    Bytes(Blob),
-}
-
-/// The elements of a tensor, one after the other.
-pub enum Elements<'a> {
-    /// Numbers in packed form.
-    Packed {
-        /// Element type.
-        dtype: DType,
-        /// All elements.
-        bytes: Cow<'a, [u8]>,
-        /// The next one.
-        next: usize,
-        /// How many there are.
-        count: usize,
-    },
-    /// Byte strings.
-    Strings(std::slice::Iter<'a, Blob>),
-}
-
-impl Iterator for Elements<'_> {
-    type Item = Element;
-
-    fn next(&mut self) -> Option<Element> {
-        match self {
-            Self::Strings(strings) => strings.next().map(|s| Element::Bytes(s.clone())),
-            Self::Packed { dtype, bytes, next, count } => {
-                if next >= count {
-                    return None;
-                }
-                let element = decode(*dtype, bytes, *next);
-                *next += 1;
-                element
-            }
-        }
-    }
-}
-
-/// Element `index` of packed `bytes`.
-fn decode(dtype: DType, bytes: &[u8], index: usize) -> Option<Element> {
-    fn at<const N: usize>(bytes: &[u8], index: usize) -> Option<[u8; N]> {
-        bytes.get(index.checked_mul(N)?..)?.first_chunk().copied()
-    }
-    let small = |bits: u32| -> Option<u8> {
-        let first = index.checked_mul(bits as usize)?;
-        let low = u16::from(*bytes.get(first / 8)?);
-        let high = u16::from(bytes.get(first / 8 + 1).copied().unwrap_or(0));
-        Some(((low | high << 8) >> (first % 8) & ((1 << bits) - 1)) as u8)
-    };
-    Some(match dtype {
-        DType::F32 => Element::Float(f32::from_le_bytes(at(bytes, index)?).into()),
-        DType::F64 => Element::Float(f64::from_le_bytes(at(bytes, index)?)),
-        DType::F16 => Element::Float(f16::from_le_bytes(at(bytes, index)?).into()),
-        DType::BF16 => Element::Float(bf16::from_le_bytes(at(bytes, index)?).into()),
-        DType::I8 => Element::Int(i8::from_le_bytes(at(bytes, index)?).into()),
-        DType::I16 => Element::Int(i16::from_le_bytes(at(bytes, index)?).into()),
-        DType::I32 => Element::Int(i32::from_le_bytes(at(bytes, index)?).into()),
-        DType::I64 => Element::Int(i64::from_le_bytes(at(bytes, index)?)),
-        DType::U8 => Element::Uint(u8::from_le_bytes(at(bytes, index)?).into()),
-        DType::U16 => Element::Uint(u16::from_le_bytes(at(bytes, index)?).into()),
-        DType::U32 => Element::Uint(u32::from_le_bytes(at(bytes, index)?).into()),
-        DType::U64 => Element::Uint(u64::from_le_bytes(at(bytes, index)?)),
-        DType::Bool => Element::Bool(at::<1>(bytes, index)? != [0]),
-        DType::C64 => Element::Complex(
-            f32::from_le_bytes(at(bytes, index * 2)?).into(),
-            f32::from_le_bytes(at(bytes, index * 2 + 1)?).into(),
-        ),
-        DType::C128 => {
-            Element::Complex(f64::from_le_bytes(at(bytes, index * 2)?), f64::from_le_bytes(at(bytes, index * 2 + 1)?))
-        }
-        DType::String => return None,
-        _ => {
-            let code = small(dtype.bits())?;
-            match dtype.kind() {
-                Kind::Unsigned => Element::Uint(code.into()),
-                // Move the sign bit to the top and back, which extends it.
-                Kind::Signed => Element::Int(((code << (8 - dtype.bits())) as i8 >> (8 - dtype.bits())).into()),
-                _ => Element::Float(dtype.small_float(code)?.into()),
-            }
-        }
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -482,7 +393,8 @@ mod tests {
             let t = Tensor::new(dtype, shape, Data::Splat(element.into())).unwrap();
             assert_eq!(*t.bytes().unwrap(), expected[..], "{dtype}");
         }
-        let large = Tensor::new(DType::F32, [100_003], Data::Splat(1f32.to_le_bytes().to_vec().into())).unwrap();
+        let large =
+            Tensor::new(DType::F32, [100_003], Data::Splat(1f32.to_le_bytes().to_vec().into())).unwrap();
         assert!(large.elements().unwrap().all(|e| e == Element::Float(1.0)));
         assert_eq!(large.elements().unwrap().count(), 100_003);
     }

@@ -15,7 +15,9 @@ impl Model {
         for (scope, entry) in self.scopes() {
             self.validate_order(scope)?;
             for port in entry.inputs.iter().chain(&entry.outputs) {
-                self.expect(self.values[port.value].is_live(), || format!("port {:?} of {scope:?} is gone", port.value))?;
+                self.expect(self.values[port.value].is_live(), || {
+                    format!("port {:?} of {scope:?} is gone", port.value)
+                })?;
             }
         }
         for (id, node) in self.nodes() {
@@ -58,16 +60,23 @@ impl Model {
         }
         for (id, value) in self.values.iter() {
             let mut wanted = expected.remove(&id).unwrap_or_default();
-            self.expect(value.is_live() || wanted.is_empty(), || format!("{:?} is read but removed", value.name))?;
+            self.expect(value.is_live() || wanted.is_empty(), || {
+                format!("{:?} is read but removed", value.name)
+            })?;
             if !value.is_live() {
                 continue;
             }
-            let mut found: Vec<Use> = value.uses.iter().copied().filter(|used| *used != Use::Pinned).collect();
+            let mut found: Vec<Use> =
+                value.uses.iter().copied().filter(|used| *used != Use::Pinned).collect();
             wanted.sort_unstable();
             found.sort_unstable();
-            self.expect(wanted == found, || format!("uses of {:?} are {found:?}, should be {wanted:?}", value.name))?;
+            self.expect(wanted == found, || {
+                format!("uses of {:?} are {found:?}, should be {wanted:?}", value.name)
+            })?;
             if let Def::Node { node, .. } = value.def {
-                self.expect(self.nodes[node].live, || format!("{:?} is defined by a removed node", value.name))?;
+                self.expect(self.nodes[node].live, || {
+                    format!("{:?} is defined by a removed node", value.name)
+                })?;
             }
         }
         Ok(())
@@ -79,15 +88,23 @@ impl Model {
         let mut count = 0;
         for (id, node) in self.nodes_in(scope) {
             count += 1;
-            self.expect(node.scope == scope, || format!("{id:?} is listed in {scope:?} but stands elsewhere"))?;
+            self.expect(node.scope == scope, || {
+                format!("{id:?} is listed in {scope:?} but stands elsewhere")
+            })?;
             self.expect(node.previous == previous, || format!("{id:?} has the wrong neighbour"))?;
-            self.expect(previous.is_none_or(|p| self.nodes[p].order < node.order), || format!("{id:?} is out of order"))?;
+            self.expect(previous.is_none_or(|p| self.nodes[p].order < node.order), || {
+                format!("{id:?} is out of order")
+            })?;
             for value in node.inputs.iter().flatten() {
                 self.validate_visible(*value, scope, node.order)?;
             }
             for body in node.bodies() {
-                self.expect(self.scopes[body].holder() == Some(id), || format!("{body:?} has another holder"))?;
-                self.expect(self.scopes[body].parent == Some(scope), || format!("{body:?} has another parent"))?;
+                self.expect(self.scopes[body].holder() == Some(id), || {
+                    format!("{body:?} has another holder")
+                })?;
+                self.expect(self.scopes[body].parent == Some(scope), || {
+                    format!("{body:?} has another parent")
+                })?;
             }
             previous = Some(id);
         }
@@ -101,11 +118,15 @@ impl Model {
 
     fn validate_visible(&self, value: ValueId, scope: ScopeId, order: u64) -> Result<(), String> {
         let name = &self.values[value].name;
-        let defined = self.scope_of(value).ok_or_else(|| format!("{name:?} is read but has no definition"))?;
-        let holder = self.holder_within(defined, scope).map_err(|_| format!("{name:?} is read where it is not visible"))?;
+        let defined =
+            self.scope_of(value).ok_or_else(|| format!("{name:?} is read but has no definition"))?;
+        let holder = self
+            .holder_within(defined, scope)
+            .map_err(|_| format!("{name:?} is read where it is not visible"))?;
         let limit = holder.map_or(order, |holder| self.nodes[holder].order);
         match self.values[value].node() {
-            Some(node) => self.expect(self.nodes[node].order < limit, || format!("{name:?} is read before it is computed")),
+            Some(node) => self
+                .expect(self.nodes[node].order < limit, || format!("{name:?} is read before it is computed")),
             None => Ok(()),
         }
     }
@@ -133,7 +154,9 @@ impl Model {
         for (id, node) in self.nodes() {
             for value in node.inputs.iter().flatten() {
                 let name = &self.values[*value].name;
-                self.expect(resolve(name, node.scope) == Some(*value), || format!("{name:?} means another value at {id:?}"))?;
+                self.expect(resolve(name, node.scope) == Some(*value), || {
+                    format!("{name:?} means another value at {id:?}")
+                })?;
             }
         }
         Ok(())

@@ -358,10 +358,7 @@ mod tests {
         assert_eq!(found("", "Loop", 1).input_arity(), 3..=usize::MAX);
         assert_eq!(repeat.input_arity(), 2..=usize::MAX);
         assert_eq!(repeat.inputs[2].presence, variadic(0, false));
-        assert_eq!(
-            found("", "Concat", 13).inputs[0].presence,
-            variadic(1, true)
-        );
+        assert_eq!(found("", "Concat", 13).inputs[0].presence, variadic(1, true));
         let types = repeat.input(7).unwrap().types;
         assert!(types.contains(Form::OptionalSeq, 16) && !types.allows(Form::Sparse));
         let zip = found("ai.onnx.ml", "ZipMap", 3);

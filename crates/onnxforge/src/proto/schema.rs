@@ -4,7 +4,9 @@
 //! number that was read, so that a value of a later version survives.
 
 use super::Str;
-use super::wire::{Delimited, Encoder, Message, Packed, PackedFixed, Reader, Unknown, Wire, WireError, in_field};
+use super::wire::{
+    Delimited, Encoder, Message, Packed, PackedFixed, Reader, Unknown, Wire, WireError, in_field,
+};
 use crate::blob::{Blob, Payload};
 
 macro_rules! messages {

@@ -1,8 +1,8 @@
 //! Visiting every part of a message, bodies and functions included.
 
 use super::schema::{
-    AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, SparseTensorProto, TensorProto, TypeProto,
-    ValueInfoProto,
+    AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, SparseTensorProto, TensorProto,
+    TypeProto, ValueInfoProto,
 };
 
 /// What to do with each part. A part is visited before what is in it.

@@ -41,7 +41,8 @@ impl Random {
 
     /// Normal with mean 0 and deviation 1: the sum of twelve uniform numbers of 16 bits, less its mean.
     fn normal(&mut self) -> f64 {
-        let lanes = |word: u64| (word & 0xffff) + (word >> 16 & 0xffff) + (word >> 32 & 0xffff) + (word >> 48);
+        let lanes =
+            |word: u64| (word & 0xffff) + (word >> 16 & 0xffff) + (word >> 32 & 0xffff) + (word >> 48);
         let sum = lanes(self.next()) + lanes(self.next()) + lanes(self.next());
         (sum as f64 - 12.0 * 32767.5) / 65536.0
     }
@@ -57,14 +58,17 @@ impl Generator {
             Recipe::Choice { values, counts } => choices(values, counts, dtype)?,
             _ => Vec::new(),
         };
-        let codes = if dtype.kind() == Kind::Float && dtype.bits() <= 8 { finite_codes(dtype) } else { Vec::new() };
+        let codes =
+            if dtype.kind() == Kind::Float && dtype.bits() <= 8 { finite_codes(dtype) } else { Vec::new() };
         let seed = Random(seed ^ Random(index).next()).next();
         Ok(Self { recipe, choices, codes, dtype, count, seed })
     }
 
     fn number(&self, random: &mut Random, index: usize) -> f64 {
         match &self.recipe {
-            Recipe::Normal { mean, std, min, max } => (mean + std * random.normal()).clamp(*min, max.max(*min)),
+            Recipe::Normal { mean, std, min, max } => {
+                (mean + std * random.normal()).clamp(*min, max.max(*min))
+            }
             Recipe::Uniform { min, max } => {
                 let span = (*max as f64 - *min as f64 + 1.0).max(1.0);
                 (*min as f64 + (random.unit() * span).floor()).min(*max as f64)
@@ -143,8 +147,10 @@ fn choices(values: &[String], counts: &[u64], dtype: DType) -> Result<Vec<(Vec<u
         .zip(counts)
         .map(|(text, &count)| {
             up_to += count as f64 / total;
-            let digits: Option<Vec<u8>> = text.bytes().map(|c| char::from(c).to_digit(16).map(|d| d as u8)).collect();
-            let bytes: Vec<u8> = digits.iter().flat_map(|d| d.as_chunks::<2>().0).map(|[a, b]| a << 4 | b).collect();
+            let digits: Option<Vec<u8>> =
+                text.bytes().map(|c| char::from(c).to_digit(16).map(|d| d as u8)).collect();
+            let bytes: Vec<u8> =
+                digits.iter().flat_map(|d| d.as_chunks::<2>().0).map(|[a, b]| a << 4 | b).collect();
             if bytes.len() == width { Ok((bytes, up_to)) } else { Err(format!("{text:?} is not a {dtype}")) }
         })
         .collect()
@@ -152,8 +158,10 @@ fn choices(values: &[String], counts: &[u64], dtype: DType) -> Result<Vec<(Vec<u
 
 fn finite_codes(dtype: DType) -> Vec<(f32, u8)> {
     let codes = 0..=((1u16 << dtype.bits()) - 1) as u8;
-    let mut found: Vec<(f32, u8)> =
-        codes.filter_map(|code| Some((dtype.small_float(code)?, code))).filter(|(number, _)| number.is_finite()).collect();
+    let mut found: Vec<(f32, u8)> = codes
+        .filter_map(|code| Some((dtype.small_float(code)?, code)))
+        .filter(|(number, _)| number.is_finite())
+        .collect();
     found.sort_by(|a, b| a.0.total_cmp(&b.0));
     found
 }
@@ -235,8 +243,10 @@ mod tests {
         assert_eq!(Recipe::measure(&make(range.clone(), DType::I64, 100)).unwrap(), range);
         let uniform = Recipe::Uniform { min: -5, max: 1000 };
         assert_eq!(Recipe::measure(&make(uniform.clone(), DType::I32, 100_000)).unwrap(), uniform);
-        let mask = Recipe::Choice { values: vec!["00000000".into(), "000080ff".into()], counts: vec![750, 250] };
-        let Recipe::Choice { values, counts } = Recipe::measure(&make(mask, DType::F32, 100_000)).unwrap() else {
+        let mask =
+            Recipe::Choice { values: vec!["00000000".into(), "000080ff".into()], counts: vec![750, 250] };
+        let Recipe::Choice { values, counts } = Recipe::measure(&make(mask, DType::F32, 100_000)).unwrap()
+        else {
             panic!("a choice stays one")
         };
         assert_eq!(values, ["00000000", "000080ff"]);

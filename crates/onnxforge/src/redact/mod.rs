@@ -114,10 +114,12 @@ fn redact_tensor(
     if recipe_of(proto).is_some() {
         return Ok(());
     }
-    let tensor = from_proto(proto.clone(), files).map_err(|source| RedactError::Stored { name: name.clone(), source })?;
+    let tensor = from_proto(proto.clone(), files)
+        .map_err(|source| RedactError::Stored { name: name.clone(), source })?;
     if tensor.dtype() == DType::String {
         if options.hash_names.is_some() {
-            proto.string_data = (0..proto.string_data.len()).map(|i| format!("s{i}").as_str().into()).collect();
+            proto.string_data =
+                (0..proto.string_data.len()).map(|i| format!("s{i}").as_str().into()).collect();
         }
         return Ok(());
     }
@@ -126,8 +128,10 @@ fn redact_tensor(
         inline(proto, &tensor);
         return Ok(());
     }
-    let recipe = Recipe::measure(&tensor).map_err(|source| RedactError::Elements { name: name.clone(), source })?;
-    let recipe = serde_json::to_string(&recipe).map_err(|e| RedactError::Recipe { name, why: e.to_string() })?;
+    let recipe =
+        Recipe::measure(&tensor).map_err(|source| RedactError::Elements { name: name.clone(), source })?;
+    let recipe =
+        serde_json::to_string(&recipe).map_err(|e| RedactError::Recipe { name, why: e.to_string() })?;
     clear_elements(proto);
     proto.external_data = external_entries(LOCATION, *offset, bytes);
     proto.data_location = Some(1);
@@ -153,8 +157,18 @@ fn inline(proto: &mut TensorProto, tensor: &Tensor) {
 }
 
 fn clear_elements(proto: &mut TensorProto) {
-    let TensorProto { dims, data_type, segment, name, doc_string, metadata_props, unknown, .. } = std::mem::take(proto);
-    *proto = TensorProto { dims, data_type, segment, name, doc_string, metadata_props, unknown, ..TensorProto::default() };
+    let TensorProto { dims, data_type, segment, name, doc_string, metadata_props, unknown, .. } =
+        std::mem::take(proto);
+    *proto = TensorProto {
+        dims,
+        data_type,
+        segment,
+        name,
+        doc_string,
+        metadata_props,
+        unknown,
+        ..TensorProto::default()
+    };
 }
 
 /// The recipe of a redacted tensor, as stored.
@@ -180,13 +194,17 @@ pub fn materialize(model: &mut ModelProto, seed: u64) -> Result<Redacted, Redact
 }
 
 fn materialize_tensor(proto: &mut TensorProto, seed: u64, done: &mut Redacted) -> Result<(), RedactError> {
-    let Some(text) = recipe_of(proto) else { return Ok(()) };
+    let Some(text) = recipe_of(proto) else {
+        return Ok(());
+    };
     let name = proto.name.as_deref().unwrap_or_default().to_owned();
     let unreadable = |why: String| RedactError::Recipe { name: name.clone(), why };
     let recipe: Recipe = serde_json::from_str(text).map_err(|error| unreadable(error.to_string()))?;
-    let dtype = DType::from_code(proto.data_type.unwrap_or(0)).ok_or_else(|| unreadable("unknown data type".into()))?;
+    let dtype = DType::from_code(proto.data_type.unwrap_or(0))
+        .ok_or_else(|| unreadable("unknown data type".into()))?;
     let shape: Option<Vec<usize>> = proto.dims.iter().map(|&dim| usize::try_from(dim).ok()).collect();
-    let count = shape.as_deref().and_then(element_count).ok_or_else(|| unreadable("impossible shape".into()))?;
+    let count =
+        shape.as_deref().and_then(element_count).ok_or_else(|| unreadable("impossible shape".into()))?;
     let generator = Generator::new(recipe, dtype, count, seed, done.tensors as u64).map_err(unreadable)?;
     done.tensors += 1;
     done.bytes += dtype.byte_len(count).unwrap_or(0) as u64;

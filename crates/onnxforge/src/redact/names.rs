@@ -10,14 +10,16 @@ use crate::proto::walk::{Visitor, walk};
 
 /// FNV-1a, 64 bits.
 fn digest(salt: &str, text: &str) -> u64 {
-    salt.bytes().chain([0]).chain(text.bytes()).fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
+    salt.bytes()
+        .chain([0])
+        .chain(text.bytes())
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 /// Replaces every name in `model` and drops documentation and metadata. Operators keep theirs.
 pub(super) fn hash(model: &mut ModelProto, salt: &str) {
-    let function = |f: &FunctionProto| (f.domain.clone().unwrap_or_default(), f.name.clone().unwrap_or_default());
+    let function =
+        |f: &FunctionProto| (f.domain.clone().unwrap_or_default(), f.name.clone().unwrap_or_default());
     let functions: HashSet<(Str, Str)> = model.functions.iter().map(function).collect();
     let mut hasher = Hasher { salt, functions };
     walk(model, &mut hasher);

@@ -115,7 +115,9 @@ impl Recipe {
         }
         Ok(match range {
             Some((start, step)) if in_steps => Self::Range { start, step },
-            Some(_) if tensor.dtype().bits() > 8 => Self::Uniform { min: moments.min as i64, max: moments.max as i64 },
+            Some(_) if tensor.dtype().bits() > 8 => {
+                Self::Uniform { min: moments.min as i64, max: moments.max as i64 }
+            }
             _ => Self::Normal { mean: moments.mean, std: moments.std(), min: moments.min, max: moments.max },
         })
     }
@@ -142,7 +144,10 @@ fn few_elements(tensor: &Tensor) -> Result<Option<Recipe>, TensorError> {
     }
     found.sort_unstable();
     Ok(Some(Recipe::Choice {
-        values: found.iter().map(|(value, _)| value.iter().map(|byte| format!("{byte:02x}")).collect()).collect(),
+        values: found
+            .iter()
+            .map(|(value, _)| value.iter().map(|byte| format!("{byte:02x}")).collect())
+            .collect(),
         counts: found.iter().map(|(_, count)| *count).collect(),
     }))
 }

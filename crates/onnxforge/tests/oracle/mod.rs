@@ -79,7 +79,9 @@ floats!(f32, f64);
 impl Make for String {
     fn make(source: &mut Source<'_>) -> Self {
         let length = source.byte() % 6;
-        (0..length).map(|_| ['a', 'Z', '0', '/', 'ß', '→', '🦀', '\0'][usize::from(source.byte() % 8)]).collect()
+        (0..length)
+            .map(|_| ['a', 'Z', '0', '/', 'ß', '→', '🦀', '\0'][usize::from(source.byte() % 8)])
+            .collect()
     }
 }
 

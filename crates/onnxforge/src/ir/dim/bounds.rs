@@ -16,20 +16,12 @@ const FUEL: u32 = 48;
 impl Dim {
     /// A constant that the value is never below, if one can be proved.
     pub fn lower_bound(&self, symbols: &Symbols) -> Option<i64> {
-        Prover {
-            symbols,
-            fuel: FUEL,
-        }
-        .lower(self)
+        Prover { symbols, fuel: FUEL }.lower(self)
     }
 
     /// A constant that the value is never above, if one can be proved.
     pub fn upper_bound(&self, symbols: &Symbols) -> Option<i64> {
-        Prover {
-            symbols,
-            fuel: FUEL,
-        }
-        .upper(self)
+        Prover { symbols, fuel: FUEL }.upper(self)
     }
 
     /// Whether the value is provably at least 0.
@@ -49,9 +41,7 @@ impl Dim {
 
     /// Whether `self ≤ other` provably.
     pub fn provably_le(&self, other: &Dim, symbols: &Symbols) -> bool {
-        other
-            .sub(self)
-            .is_some_and(|difference| difference.provably_nonneg(symbols))
+        other.sub(self).is_some_and(|difference| difference.provably_nonneg(symbols))
     }
 
     /// Whether both are provably equal: by normal form, or because each is at most the other.
@@ -83,16 +73,10 @@ struct Range {
 }
 
 impl Range {
-    const ALL: Range = Range {
-        low: None,
-        high: None,
-    };
+    const ALL: Range = Range { low: None, high: None };
 
     fn exactly(value: i64) -> Range {
-        Range {
-            low: Some(value),
-            high: Some(value),
-        }
+        Range { low: Some(value), high: Some(value) }
     }
 
     /// Ends beyond `i64` become infinite or, on the other side, are loosened to the nearest `i64`.
@@ -109,10 +93,7 @@ impl Range {
 
     fn ends(self) -> (i128, i128) {
         let infinite = i128::from(u64::MAX);
-        (
-            self.low.map_or(-infinite, i128::from),
-            self.high.map_or(infinite, i128::from),
-        )
+        (self.low.map_or(-infinite, i128::from), self.high.map_or(infinite, i128::from))
     }
 
     fn plus(self, other: Range) -> Range {
@@ -128,9 +109,7 @@ impl Range {
         let (low, high) = products
             .as_flattened()
             .iter()
-            .fold((i128::MAX, i128::MIN), |(low, high), product| {
-                (low.min(*product), high.max(*product))
-            });
+            .fold((i128::MAX, i128::MIN), |(low, high), product| (low.min(*product), high.max(*product)));
         Range::of(low, high)
     }
 
@@ -163,8 +142,7 @@ impl Prover<'_> {
         }
         self.fuel = self.fuel.checked_sub(1)?;
         let atoms = dim.atoms();
-        let ranges: Vec<(&Atom, Range)> =
-            atoms.iter().map(|atom| (*atom, self.range(atom))).collect();
+        let ranges: Vec<(&Atom, Range)> = atoms.iter().map(|atom| (*atom, self.range(atom))).collect();
         let mut best = by_ranges(dim, &ranges).max(by_shifted_ranges(dim, &ranges));
         for atom in atoms {
             best = best.max(self.by_relaxing(dim, atom));
@@ -174,10 +152,7 @@ impl Prover<'_> {
 
     fn range(&mut self, atom: &Atom) -> Range {
         match atom {
-            Atom::Symbol(symbol) => Range {
-                low: self.symbols.lower(*symbol),
-                high: None,
-            },
+            Atom::Symbol(symbol) => Range { low: self.symbols.lower(*symbol), high: None },
             Atom::FloorDiv(x, b) => {
                 let Some(least) = self.lower(b).filter(|least| *least >= 0) else {
                     return Range::ALL;
@@ -188,13 +163,7 @@ impl Prover<'_> {
                 let shrunk = |end, limit| most.map_or(Some(limit), |most| floor(end, most));
                 Range {
                     low: low.and_then(|x| if x < 0 { floor(x, least) } else { shrunk(x, 0) }),
-                    high: high.and_then(|x| {
-                        if x < 0 {
-                            shrunk(x, -1)
-                        } else {
-                            floor(x, least)
-                        }
-                    }),
+                    high: high.and_then(|x| if x < 0 { shrunk(x, -1) } else { floor(x, least) }),
                 }
             }
             Atom::Extreme(end, members) => {
@@ -230,11 +199,7 @@ impl Prover<'_> {
             Atom::FloorDiv(x, b) => {
                 let least = self.lower(b).filter(|least| *least >= 0)?.max(1);
                 // b·atom is at most x and at least x - b + 1.
-                let x = if rising {
-                    x.sub(b)?.add(&Dim::ONE)?
-                } else {
-                    x.clone()
-                };
+                let x = if rising { x.sub(b)?.add(&Dim::ONE)? } else { x.clone() };
                 // b·dim ≥ scaled
                 let scaled = self.lower(&rest.mul(b)?.add(&factor.mul(&x)?)?)?;
                 match b.as_const() {
@@ -283,10 +248,7 @@ fn by_ranges(dim: &Dim, ranges: &[(&Atom, Range)]) -> Option<i64> {
     for (mono, coefficient) in dim.terms() {
         let mut product = Range::exactly(coefficient);
         for (atom, exponent) in &mono.0 {
-            let range = ranges
-                .iter()
-                .find(|(a, _)| *a == atom)
-                .map_or(Range::ALL, |(_, r)| *r);
+            let range = ranges.iter().find(|(a, _)| *a == atom).map_or(Range::ALL, |(_, r)| *r);
             product = product.times(range.power(*exponent));
         }
         total = total.plus(product);
@@ -297,10 +259,7 @@ fn by_ranges(dim: &Dim, ranges: &[(&Atom, Range)]) -> Option<i64> {
 /// As [`by_ranges`], after moving every known lower bound to 0.
 fn by_shifted_ranges(dim: &Dim, ranges: &[(&Atom, Range)]) -> Option<i64> {
     let offset = |atom: &Atom| {
-        let range = ranges
-            .iter()
-            .find(|(a, _)| *a == atom)
-            .map(|(_, range)| range);
+        let range = ranges.iter().find(|(a, _)| *a == atom).map(|(_, range)| range);
         range.and_then(|range| range.low).unwrap_or(0)
     };
     if ranges.iter().all(|(atom, _)| offset(atom) == 0) {

@@ -9,11 +9,7 @@ const MAX_STEPS: usize = 128;
 pub(super) fn floor(a: i64, b: i64) -> Option<i64> {
     let quotient = a.checked_div(b)?;
     let inexact = a.checked_rem(b)? != 0;
-    if inexact && (a < 0) != (b < 0) {
-        quotient.checked_sub(1)
-    } else {
-        Some(quotient)
-    }
+    if inexact && (a < 0) != (b < 0) { quotient.checked_sub(1) } else { Some(quotient) }
 }
 
 impl Dim {
@@ -83,11 +79,7 @@ impl Dim {
         }
         let [x, b] = [self, divisor].map(|dim| {
             let nonpositive = || dim.provably_le(&Dim::ZERO, symbols);
-            if dim.provably_nonneg(symbols) {
-                Some(true)
-            } else {
-                nonpositive().then_some(false)
-            }
+            if dim.provably_nonneg(symbols) { Some(true) } else { nonpositive().then_some(false) }
         });
         match (x, b) {
             (Some(x), Some(b)) if x == b => self.floor_div(divisor, symbols),
@@ -135,12 +127,7 @@ struct Quotient {
 
 impl Quotient {
     fn of(x: &Dim, b: &Dim) -> Quotient {
-        Quotient {
-            whole: Dim::ZERO,
-            sign: 1,
-            x: x.clone(),
-            b: b.clone(),
-        }
+        Quotient { whole: Dim::ZERO, sign: 1, x: x.clone(), b: b.clone() }
     }
 
     /// Applies the steps until none changes anything. Each keeps the value.
@@ -158,10 +145,7 @@ impl Quotient {
                 break;
             }
         }
-        self.finish(&Dim::from_atom(Atom::FloorDiv(
-            self.x.clone(),
-            self.b.clone(),
-        ))?)
+        self.finish(&Dim::from_atom(Atom::FloorDiv(self.x.clone(), self.b.clone()))?)
     }
 
     fn finish(&self, value: &Dim) -> Option<Dim> {
@@ -178,18 +162,11 @@ impl Quotient {
             let value = floor(low, k)?;
             return (value == floor(high, k)?).then(|| Dim::from(value));
         }
-        let below = |x: &Dim| {
-            x.add(&Dim::ONE)
-                .is_some_and(|x| x.provably_le(&self.b, symbols))
-        };
+        let below = |x: &Dim| x.add(&Dim::ONE).is_some_and(|x| x.provably_le(&self.b, symbols));
         if low >= Some(0) && below(&self.x) {
             return Some(Dim::ZERO);
         }
-        let above = || {
-            self.x
-                .neg()
-                .is_some_and(|x| x.provably_le(&self.b, symbols))
-        };
+        let above = || self.x.neg().is_some_and(|x| x.provably_le(&self.b, symbols));
         (high.is_some_and(|high| high < 0) && above()).then(|| Dim::from(-1))
     }
 
@@ -210,10 +187,7 @@ impl Quotient {
     /// `(g·x + c) // (g·b) = (x + c // g) // b` for the largest common `g`.
     fn cancel_content(&mut self) -> Option<bool> {
         let (terms, constant) = self.x.parts();
-        let coefficients = terms
-            .iter()
-            .map(|(_, c)| *c)
-            .chain(self.b.terms().map(|(_, c)| c));
+        let coefficients = terms.iter().map(|(_, c)| *c).chain(self.b.terms().map(|(_, c)| c));
         let g = content(coefficients)?;
         if g <= 1 {
             return Some(false);
@@ -228,11 +202,7 @@ impl Quotient {
     fn cancel_factors(&mut self, symbols: &Symbols) -> Option<bool> {
         let mut common = UNIT.clone();
         for atom in self.b.atoms() {
-            let powers = self
-                .x
-                .terms()
-                .chain(self.b.terms())
-                .map(|(mono, _)| mono.exponent(atom));
+            let powers = self.x.terms().chain(self.b.terms()).map(|(mono, _)| mono.exponent(atom));
             let power = powers.min().unwrap_or(0);
             if power > 0 && Dim::from_atom(atom.clone())?.provably_positive(symbols) {
                 common = common.mul(&Mono(vec![(atom.clone(), power)]))?;
@@ -263,9 +233,7 @@ impl Quotient {
     fn merge_nested(&mut self, symbols: &Symbols) -> bool {
         let merged = || {
             let atoms = self.x.atoms();
-            let mut divisions = atoms
-                .iter()
-                .filter(|atom| matches!(atom, Atom::FloorDiv(..)));
+            let mut divisions = atoms.iter().filter(|atom| matches!(atom, Atom::FloorDiv(..)));
             let (Some(Atom::FloorDiv(y, a)), None) = (divisions.next(), divisions.next()) else {
                 return None;
             };
@@ -279,11 +247,7 @@ impl Quotient {
                 return None;
             }
             let others = self.x.sub(&division.mul(&Dim::from(sign))?)?;
-            let round = if sign < 0 {
-                a.sub(&Dim::ONE)?
-            } else {
-                Dim::ZERO
-            };
+            let round = if sign < 0 { a.sub(&Dim::ONE)? } else { Dim::ZERO };
             let x = others.mul(a)?.add(&y.mul(&Dim::from(sign))?)?.add(&round)?;
             // With b ≥ 1, a·b ≥ 1 says that a ≥ 1.
             let b = self.b.mul(a)?;

@@ -50,9 +50,7 @@ impl Dim {
         }
         // Members are values in their own right, so they lie within i64.
         let le = |a: &Dim, b: &Dim| {
-            a.as_const() == Some(i64::MIN)
-                || b.as_const() == Some(i64::MAX)
-                || a.provably_le(b, symbols)
+            a.as_const() == Some(i64::MIN) || b.as_const() == Some(i64::MAX) || a.provably_le(b, symbols)
         };
         for member in members.clone() {
             let decided_by_other = |other: &Dim| {

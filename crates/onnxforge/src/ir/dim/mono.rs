@@ -73,10 +73,7 @@ impl Mono {
     }
 
     pub(super) fn exponent(&self, atom: &Atom) -> u32 {
-        self.0
-            .iter()
-            .find(|(a, _)| a == atom)
-            .map_or(0, |(_, n)| *n)
+        self.0.iter().find(|(a, _)| a == atom).map_or(0, |(_, n)| *n)
     }
 
     fn from_powers(powers: BTreeMap<Atom, u32>) -> Mono {

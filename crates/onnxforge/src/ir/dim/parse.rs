@@ -29,13 +29,7 @@ impl Dim {
     /// as in `batch-size`, is taken as part of a name and so not as an expression.
     pub fn parse(text: &str, symbols: &mut Symbols) -> Option<Dim> {
         let known = symbols.len();
-        let mut parser = Parser {
-            text,
-            at: 0,
-            nesting: 0,
-            rounding: 0,
-            symbols,
-        };
+        let mut parser = Parser { text, at: 0, nesting: 0, rounding: 0, symbols };
         let dim = parser.whole();
         if dim.is_none() {
             symbols.truncate(known);
@@ -57,58 +51,33 @@ struct Ratio {
 
 impl From<Dim> for Ratio {
     fn from(over: Dim) -> Ratio {
-        Ratio {
-            over,
-            under: Dim::ONE,
-        }
+        Ratio { over, under: Dim::ONE }
     }
 }
 
 impl Ratio {
     fn whole(self) -> Option<Dim> {
-        if self.under == Dim::ONE {
-            Some(self.over)
-        } else {
-            self.over.divide_exact(&self.under)
-        }
+        if self.under == Dim::ONE { Some(self.over) } else { self.over.divide_exact(&self.under) }
     }
 
     fn add(self, other: Ratio) -> Option<Ratio> {
         if self.under == other.under {
-            return Some(Ratio {
-                over: self.over.add(&other.over)?,
-                under: self.under,
-            });
+            return Some(Ratio { over: self.over.add(&other.over)?, under: self.under });
         }
-        let over = self
-            .over
-            .mul(&other.under)?
-            .add(&other.over.mul(&self.under)?)?;
-        Some(Ratio {
-            over,
-            under: self.under.mul(&other.under)?,
-        })
+        let over = self.over.mul(&other.under)?.add(&other.over.mul(&self.under)?)?;
+        Some(Ratio { over, under: self.under.mul(&other.under)? })
     }
 
     fn mul(self, other: Ratio) -> Option<Ratio> {
-        Some(Ratio {
-            over: self.over.mul(&other.over)?,
-            under: self.under.mul(&other.under)?,
-        })
+        Some(Ratio { over: self.over.mul(&other.over)?, under: self.under.mul(&other.under)? })
     }
 
     fn inverse(self) -> Option<Ratio> {
-        (self.over != Dim::ZERO).then_some(Ratio {
-            over: self.under,
-            under: self.over,
-        })
+        (self.over != Dim::ZERO).then_some(Ratio { over: self.under, under: self.over })
     }
 
     fn neg(self) -> Option<Ratio> {
-        Some(Ratio {
-            over: self.over.neg()?,
-            under: self.under,
-        })
+        Some(Ratio { over: self.over.neg()?, under: self.under })
     }
 
     fn floor(self, symbols: &Symbols) -> Option<Dim> {
@@ -174,11 +143,7 @@ impl<'a> Parser<'a> {
     /// Whether the next byte is a hyphen inside a word.
     fn at_hyphen(&mut self) -> bool {
         let next = self.rest().as_bytes().get(1).copied();
-        let previous = self
-            .at
-            .checked_sub(1)
-            .and_then(|at| self.text.as_bytes().get(at))
-            .copied();
+        let previous = self.at.checked_sub(1).and_then(|at| self.text.as_bytes().get(at)).copied();
         previous.is_some_and(is_word) && next.is_some_and(is_word)
     }
 
@@ -253,11 +218,7 @@ impl<'a> Parser<'a> {
         if first == b'?' {
             let start = self.at;
             self.at += 1;
-            let unspaced = self
-                .text
-                .as_bytes()
-                .get(self.at)
-                .is_some_and(u8::is_ascii_digit);
+            let unspaced = self.text.as_bytes().get(self.at).is_some_and(u8::is_ascii_digit);
             if !unspaced || self.take(|byte| byte.is_ascii_digit()).is_empty() {
                 return None;
             }
@@ -295,14 +256,9 @@ impl<'a> Parser<'a> {
         let first = arguments.next()?;
         let dim = match name {
             "min" | "Min" | "max" | "Max" => {
-                let end = if name.eq_ignore_ascii_case("min") {
-                    Extreme::Min
-                } else {
-                    Extreme::Max
-                };
+                let end = if name.eq_ignore_ascii_case("min") { Extreme::Min } else { Extreme::Max };
                 let rest = arguments.by_ref().map(Ratio::whole);
-                let members: Option<Vec<Dim>> =
-                    std::iter::once(first.whole()).chain(rest).collect();
+                let members: Option<Vec<Dim>> = std::iter::once(first.whole()).chain(rest).collect();
                 Dim::extreme(end, &members?, symbols)
             }
             "floor" => first.floor(symbols),

@@ -12,10 +12,7 @@ impl Dim {
     /// an anonymous `?7` is read as a symbol *named* `?7`. A name that is not an identifier is
     /// written in single quotes, a quote in it doubled.
     pub fn display<'a>(&'a self, symbols: &'a Symbols) -> impl Display + 'a {
-        Shown {
-            dim: self,
-            symbols: Some(symbols),
-        }
+        Shown { dim: self, symbols: Some(symbols) }
     }
 
     /// The text for an ONNX `dim_param`: as [`Dim::display`], but a lone name is written without
@@ -36,11 +33,7 @@ impl Dim {
 /// Symbols as `?` and their id.
 impl fmt::Debug for Dim {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        Shown {
-            dim: self,
-            symbols: None,
-        }
-        .fmt(f)
+        Shown { dim: self, symbols: None }.fmt(f)
     }
 }
 
@@ -69,11 +62,7 @@ impl Display for Shown<'_> {
 
 impl Shown<'_> {
     fn of(&self, dim: &Dim) -> String {
-        Shown {
-            dim,
-            symbols: self.symbols,
-        }
-        .to_string()
+        Shown { dim, symbols: self.symbols }.to_string()
     }
 
     /// A term without its sign.
@@ -100,11 +89,7 @@ impl Shown<'_> {
             Atom::Symbol(symbol) => self.symbol(f, *symbol),
             Atom::FloorDiv(x, b) => {
                 let (x, b) = (self.operand(x), self.operand(b));
-                if alone {
-                    write!(f, "{x}//{b}")
-                } else {
-                    write!(f, "({x}//{b})")
-                }
+                if alone { write!(f, "{x}//{b}") } else { write!(f, "({x}//{b})") }
             }
             Atom::Extreme(end, members) => {
                 f.write_str(if *end == Extreme::Min { "min(" } else { "max(" })?;
@@ -119,11 +104,7 @@ impl Shown<'_> {
 
     fn operand(&self, dim: &Dim) -> String {
         let plain = dim.as_symbol().is_some() || dim.as_const().is_some_and(|value| value >= 0);
-        if plain {
-            self.of(dim)
-        } else {
-            format!("({})", self.of(dim))
-        }
+        if plain { self.of(dim) } else { format!("({})", self.of(dim)) }
     }
 
     fn symbol(&self, f: &mut Formatter<'_>, symbol: Symbol) -> fmt::Result {

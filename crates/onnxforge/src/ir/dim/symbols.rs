@@ -69,10 +69,7 @@ impl Symbols {
             return *symbol;
         }
         let name: Arc<str> = name.into();
-        let symbol = self.push(Entry {
-            name: Name::Given(name.clone()),
-            lower: None,
-        });
+        let symbol = self.push(Entry { name: Name::Given(name.clone()), lower: None });
         self.by_name.insert(name.clone(), symbol);
         self.relabel_anonymous(&name);
         symbol
@@ -94,13 +91,7 @@ impl Symbols {
 
     /// Whether the symbol has no name of its own.
     pub fn is_anonymous(&self, symbol: Symbol) -> bool {
-        !matches!(
-            self.entry(symbol),
-            Some(Entry {
-                name: Name::Given(_),
-                ..
-            })
-        )
+        !matches!(self.entry(symbol), Some(Entry { name: Name::Given(_), .. }))
     }
 
     /// The known lower bound, `None` for unbounded.
@@ -157,10 +148,7 @@ impl Symbols {
 
     /// Gives the anonymous symbol that prints like `name` another label.
     fn relabel_anonymous(&mut self, name: &str) {
-        let Some(taken) = name
-            .strip_prefix('?')
-            .and_then(|label| label.parse::<u32>().ok())
-        else {
+        let Some(taken) = name.strip_prefix('?').and_then(|label| label.parse::<u32>().ok()) else {
             return;
         };
         let clash = |entry: &Entry| matches!(entry.name, Name::Anonymous(label) if label == taken);

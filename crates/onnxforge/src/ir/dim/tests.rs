@@ -134,8 +134,7 @@ fn truncation_needs_signs() {
     let mut symbols = table();
     let mut trunc = |x: &str, b: &str| {
         let (x, b) = (read(x, &mut symbols), read(b, &mut symbols));
-        x.trunc_div(&b, &symbols)
-            .map(|dim| dim.display(&symbols).to_string())
+        x.trunc_div(&b, &symbols).map(|dim| dim.display(&symbols).to_string())
     };
     assert_eq!(trunc("-7", "2").as_deref(), Some("-3"));
     assert_eq!(trunc("n", "2").as_deref(), Some("n//2"));
@@ -153,8 +152,7 @@ fn exact_quotients() {
     let mut symbols = table();
     let mut exact = |x: &str, b: &str| {
         let (x, b) = (read(x, &mut symbols), read(b, &mut symbols));
-        x.divide_exact(&b)
-            .map(|dim| dim.display(&symbols).to_string())
+        x.divide_exact(&b).map(|dim| dim.display(&symbols).to_string())
     };
     assert_eq!(exact("n*m*768", "n*12*64").as_deref(), Some("m"));
     assert_eq!(exact("n*m*768", "n*m").as_deref(), Some("768"));
@@ -199,10 +197,7 @@ fn proofs() {
     let halves = read("n//2 + (n + 1)//2", &mut symbols);
     assert!(!halves.is_const() && halves != read("n", &mut symbols));
     let (lower, upper) = (read("v % 7", &mut symbols), read("v % 7 - 7", &mut symbols));
-    assert_eq!(
-        (lower.lower_bound(&symbols), lower.upper_bound(&symbols)),
-        (Some(0), Some(6))
-    );
+    assert_eq!((lower.lower_bound(&symbols), lower.upper_bound(&symbols)), (Some(0), Some(6)));
     assert!(upper.provably_negative(&symbols) && !upper.provably_nonneg(&symbols));
 }
 
@@ -215,10 +210,7 @@ fn unknowns_are_distinct() {
     assert_eq!(symbols.named("batch"), symbols.named("batch"));
     assert_eq!(b.display(&symbols).to_string(), "?1");
     let value = symbols.fresh_value();
-    assert_eq!(
-        (symbols.lower(value), symbols.get("batch").is_some()),
-        (None, true)
-    );
+    assert_eq!((symbols.lower(value), symbols.get("batch").is_some()), (None, true));
 }
 
 #[test]
@@ -228,9 +220,8 @@ fn anonymous_and_given_names_never_collide() {
     assert_eq!(symbols.name(unknown), "?0");
     let (given, later) = (symbols.named("?0"), symbols.named("?2"));
     let more = [symbols.fresh(), symbols.fresh()];
-    let names: BTreeSet<_> = [unknown, given, later, more[0], more[1]]
-        .map(|s| symbols.name(s).into_owned())
-        .into();
+    let names: BTreeSet<_> =
+        [unknown, given, later, more[0], more[1]].map(|s| symbols.name(s).into_owned()).into();
     assert_eq!(names.len(), 5);
     assert_eq!(symbols.name(given), "?0");
     assert!(symbols.is_anonymous(unknown) && !symbols.is_anonymous(given));
@@ -244,14 +235,8 @@ fn budgets_end_in_none() {
     assert_eq!(max.add(&Dim::ONE), None);
     assert_eq!(n.mul(&max).and_then(|x| x.add(&x)), None);
     assert_eq!(Dim::from(i64::MIN).neg(), None);
-    assert_eq!(
-        Dim::from(i64::MIN).floor_div(&Dim::from(-1), &symbols),
-        None
-    );
-    assert_eq!(
-        Dim::from(i64::MIN).modulo(&Dim::from(-1), &symbols),
-        Some(Dim::ZERO)
-    );
+    assert_eq!(Dim::from(i64::MIN).floor_div(&Dim::from(-1), &symbols), None);
+    assert_eq!(Dim::from(i64::MIN).modulo(&Dim::from(-1), &symbols), Some(Dim::ZERO));
     assert_eq!(n.floor_div(&Dim::ZERO, &symbols), None);
     assert_eq!(n.modulo(&Dim::ZERO, &symbols), None);
     assert_eq!(n.pow(1_000_000), None);
@@ -295,15 +280,9 @@ fn exporter_spellings() {
         ("floor(n/2 + 1/2)", "(n + 1)//2"),
         ("(s0 + 1)//2", "(s0 + 1)//2"),
         ("Max(1, s0)", "max(s0, 1)"),
-        (
-            "past_sequence_length + sequence_length",
-            "past_sequence_length + sequence_length",
-        ),
+        ("past_sequence_length + sequence_length", "past_sequence_length + sequence_length"),
         ("ceiling(s0/4) - 1", "(s0 + 3)//4 - 1"),
-        (
-            "FloorDiv(s0, 2)*Mod(s1, 2)",
-            "s1*(s0//2) - 2*(s1//2)*(s0//2)",
-        ),
+        ("FloorDiv(s0, 2)*Mod(s1, 2)", "s1*(s0//2) - 2*(s1//2)*(s0//2)"),
         ("-(-s0//2)", "(s0 + 1)//2"),
         ("4*n/2", "2*n"),
         ("?3 + 'batch-size'", "?3 + 'batch-size'"),
@@ -356,15 +335,7 @@ fn not_expressions() {
 #[test]
 fn dim_params() {
     let mut symbols = Symbols::default();
-    for text in [
-        "batch",
-        "batch-size",
-        "2*n + 1",
-        "N/2",
-        "?7",
-        "é",
-        "unk__607",
-    ] {
+    for text in ["batch", "batch-size", "2*n + 1", "N/2", "?7", "é", "unk__607"] {
         let dim = Dim::from_param(text, &mut symbols);
         assert_eq!(dim.to_param(&symbols), text);
         assert_eq!(Dim::from_param(text, &mut symbols), dim);

@@ -2,9 +2,7 @@
 
 use std::sync::OnceLock;
 
-use super::{
-    AttrKind, AttributeDef, DefaultValue, ELEMENTS, FRAMES, Param, Presence, Signature, TypeSet,
-};
+use super::{AttrKind, AttributeDef, DefaultValue, ELEMENTS, FRAMES, Param, Presence, Signature, TypeSet};
 
 /// The domain as the table keys it: ai.onnx is empty.
 pub(super) fn canonical(domain: &str) -> &str {
@@ -123,12 +121,7 @@ impl Table {
         };
         let variable = variables.iter().find(|variable| variable.0 == ty);
         let types = variable.map_or_else(|| self.types(ty), |variable| Some(variable.1))?;
-        Some(Param {
-            name,
-            ty,
-            types,
-            presence,
-        })
+        Some(Param { name, ty, types, presence })
     }
 
     fn types(&self, list: &str) -> Option<TypeSet> {
@@ -149,12 +142,7 @@ impl Table {
     fn elements(&self, list: &str) -> Option<u32> {
         list.split(',').try_fold(0, |bits, name| {
             let family = self.families.iter().find(|family| family.0 == name);
-            let element = || {
-                ELEMENTS
-                    .split(' ')
-                    .position(|e| e == name)
-                    .map(|code| 1 << code)
-            };
+            let element = || ELEMENTS.split(' ').position(|e| e == name).map(|code| 1 << code);
             Some(bits | family.map(|family| family.1).or_else(element)?)
         })
     }
@@ -173,17 +161,9 @@ fn attribute(word: &'static str) -> Option<AttributeDef> {
     let (required, default) = match rest.split_at(word.len()).1 {
         "" => (false, None),
         "!" => (true, None),
-        default => (
-            false,
-            Some(default_value(kind, default.strip_prefix('=')?)?),
-        ),
+        default => (false, Some(default_value(kind, default.strip_prefix('=')?)?)),
     };
-    Some(AttributeDef {
-        name,
-        kind,
-        required,
-        default,
-    })
+    Some(AttributeDef { name, kind, required, default })
 }
 
 fn default_value(kind: AttrKind, text: &'static str) -> Option<DefaultValue> {
@@ -216,19 +196,9 @@ mod tests {
         assert!(signatures.len() > 600);
         assert!(signatures.is_sorted_by(|a, b| (a.key(), a.since) < (b.key(), b.since)));
         for signature in signatures {
-            assert!(
-                table
-                    .domains
-                    .iter()
-                    .any(|domain| domain.0 == signature.domain)
-            );
+            assert!(table.domains.iter().any(|domain| domain.0 == signature.domain));
             for param in signature.inputs.iter().chain(&signature.outputs) {
-                assert_ne!(
-                    param.types,
-                    TypeSet::default(),
-                    "{} of {signature:?}",
-                    param.name
-                );
+                assert_ne!(param.types, TypeSet::default(), "{} of {signature:?}", param.name);
             }
         }
     }

@@ -57,7 +57,8 @@ impl<'a> Printer<'a> {
     pub(super) fn initializer(&mut self, tensor: &TensorProto) -> fmt::Result {
         let name = Name(tensor.name.as_deref().unwrap_or_default());
         let Some(dtype) = dtype(tensor) else {
-            return write!(self.out, "{name} = {}", Encoded { message: tensor, options: self.options });
+            let nameless = TensorProto { name: None, ..tensor.clone() };
+            return write!(self.out, "{name} = {}", Encoded { message: &nameless, options: self.options });
         };
         self.numeric_type(dtype, &tensor.dims)?;
         write!(self.out, " {name} = ")?;
@@ -129,9 +130,13 @@ impl<'a> Printer<'a> {
         self.out.write_char('{')?;
         let decimals = self.options.decimals;
         let mut numbers = Numbers { out: self.out, unit, dtype, decimals, pending: Vec::new(), first: true };
-        // Elements that cannot be read make the text one that is refused.
-        let is_complete = raw.write_to(&mut numbers).is_ok();
-        self.out.write_str(if is_complete { "}" } else { "...}" })
+        let end = match raw.write_to(&mut numbers) {
+            Ok(()) => "}",
+            // Elements that cannot be read make the text one that is refused.
+            Err(_) if numbers.first => "...}",
+            Err(_) => ", ...}",
+        };
+        self.out.write_str(end)
     }
 
     /// Says what a tensor in an attribute is called where its text does not.

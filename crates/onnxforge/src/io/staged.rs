@@ -1,0 +1,169 @@
+//! Files that take their place only when they are complete and on the disk.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Seek, Write};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::SyncSender;
+
+use tempfile::NamedTempFile;
+
+use super::load::folder_of;
+use super::save::SaveError;
+use crate::blob::{Blob, Payload};
+use crate::progress::Progress;
+
+/// Bytes copied between two reports of progress.
+const PROGRESS_STEP: usize = 32 << 20;
+
+/// Bytes written between two early trips to the disk.
+const EARLY_SYNC: u64 = 256 << 20;
+
+/// A complete file that has not taken its place.
+pub(super) struct Staged {
+    file: NamedTempFile,
+    target: PathBuf,
+    size: u64,
+}
+
+impl Staged {
+    /// Writes a file of `size` bytes beside its target and brings it to the disk.
+    pub fn write(
+        target: &Path,
+        size: u64,
+        progress: &dyn Progress,
+        write: impl FnOnce(&mut Output<'_>) -> io::Result<()>,
+    ) -> Result<Self, SaveError> {
+        let attempt = || -> io::Result<NamedTempFile> {
+            let folder = folder_of(target);
+            std::fs::create_dir_all(&folder)?;
+            let prefix = format!(".{}.", target.file_name().unwrap_or_default().to_string_lossy());
+            let mut builder = tempfile::Builder::new();
+            builder.prefix(&prefix).suffix(".tmp");
+            #[cfg(unix)]
+            builder.permissions(permissions(target));
+            let file = builder.tempfile_in(&folder)?;
+            let handle = file.reopen()?;
+            let early = handle.try_clone()?;
+            std::thread::scope(|threads| {
+                // What is written starts on its way to the disk while the rest is still being copied.
+                let (written, more) = std::sync::mpsc::sync_channel::<()>(1);
+                threads.spawn(move || more.iter().for_each(|()| drop(early.sync_data())));
+                let mut out = Output {
+                    buffer: BufWriter::with_capacity(1 << 20, handle),
+                    progress,
+                    written,
+                    unsynced: 0,
+                };
+                write(&mut out)?;
+                out.buffer.flush()?;
+                out.buffer.get_ref().sync_all()
+            })?;
+            Ok(file)
+        };
+        match attempt() {
+            Ok(file) => Ok(Self { file, target: target.to_owned(), size }),
+            Err(source) => Err(SaveError::Write { path: target.to_owned(), source }),
+        }
+    }
+
+    /// Puts the file in its place, for good.
+    pub fn persist(self) -> Result<(PathBuf, u64), SaveError> {
+        let Self { file, target, size } = self;
+        file.persist(&target)
+            .map_err(|error| SaveError::Write { path: target.clone(), source: error.error })?;
+        sync_folder(&folder_of(&target));
+        Ok((target, size))
+    }
+}
+
+/// A replaced file keeps its permissions; a new one gets the usual ones.
+#[cfg(unix)]
+fn permissions(target: &Path) -> std::fs::Permissions {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::metadata(target)
+        .map(|metadata| metadata.permissions())
+        .unwrap_or_else(|_| std::fs::Permissions::from_mode(0o666))
+}
+
+/// Makes renames in `folder` last through a power cut, where the system can do that.
+fn sync_folder(folder: &Path) {
+    if let Ok(folder) = File::open(folder) {
+        drop(folder.sync_all());
+    }
+}
+
+/// A file under construction.
+pub(super) struct Output<'a> {
+    buffer: BufWriter<File>,
+    progress: &'a dyn Progress,
+    /// Wakes the thread that brings what is written to the disk.
+    written: SyncSender<()>,
+    unsynced: u64,
+}
+
+impl Output<'_> {
+    fn advance(&mut self, bytes: u64) {
+        self.progress.advance(bytes);
+        self.unsynced += bytes;
+        if self.unsynced >= EARLY_SYNC {
+            // A full channel means that the thread is at it already.
+            let _ = self.written.try_send(());
+            self.unsynced = 0;
+        }
+    }
+
+    /// Goes on at `offset`, which is not before the current place; what lies between is zero.
+    pub fn skip_to(&mut self, offset: u64) -> io::Result<()> {
+        self.buffer.seek(io::SeekFrom::Start(offset)).map(drop)
+    }
+
+    /// Writes a payload; mapped bytes go from file to file inside the kernel where the system can do that.
+    pub fn copy(&mut self, payload: &Payload) -> io::Result<()> {
+        match payload {
+            Payload::Bytes(blob) => self.copy_blob(blob),
+            Payload::Stream(stream) => stream.write_to(self),
+        }
+    }
+
+    fn copy_blob(&mut self, blob: &Blob) -> io::Result<()> {
+        let mut done = 0;
+        #[cfg(target_os = "linux")]
+        if blob.len() >= 1 << 20
+            && let Some((file, start)) = blob.place()
+        {
+            self.buffer.flush()?;
+            done = self.copy_in_kernel(file.file(), start, blob.len());
+        }
+        // What the kernel did not copy is written in pieces small enough to show progress.
+        blob.get(done..).unwrap_or_default().chunks(PROGRESS_STEP).try_for_each(|part| self.write_all(part))
+    }
+
+    /// Copies up to `length` bytes to the end of what is written, and says how many it could.
+    #[cfg(target_os = "linux")]
+    fn copy_in_kernel(&mut self, from: &File, mut start: u64, length: usize) -> usize {
+        let mut done = 0;
+        while done < length {
+            let part = (length - done).min(PROGRESS_STEP);
+            match rustix::fs::copy_file_range(from, Some(&mut start), self.buffer.get_ref(), None, part) {
+                Ok(0) | Err(_) => break,
+                Ok(copied) => {
+                    done += copied;
+                    self.advance(copied as u64);
+                }
+            }
+        }
+        done
+    }
+}
+
+impl Write for Output<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.buffer.write(bytes)?;
+        self.advance(written as u64);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.buffer.flush()
+    }
+}
