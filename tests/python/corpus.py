@@ -47,20 +47,26 @@ def zoo_skeletons():
 
 
 def write_sparse(skeleton, folder):
-    """Unpacks a skeleton, with holes for weights; its path."""
+    """Unpacks a skeleton as a model with weights that are a hole in a file; its path."""
     folder.mkdir(parents=True, exist_ok=True)
-    data = gzip.decompress(skeleton.read_bytes()) if skeleton.suffix == ".gz" else skeleton.read_bytes()
+    model = onnx.load_from_string(gzip.decompress(skeleton.read_bytes()))
     path = folder / skeleton.name.removesuffix(".gz")
-    path.write_bytes(data)
-    sizes = {}
-    for tensor in tensors(onnx.load_from_string(data)):
-        if tensor.data_location == onnx.TensorProto.EXTERNAL:
-            entries = {entry.key: entry.value for entry in tensor.external_data}
-            end = int(entries.get("offset", 0)) + int(entries["length"])
-            sizes[entries["location"]] = max(end, sizes.get(entries["location"], 0))
-    for location, size in sizes.items():
-        with open(folder / location, "wb") as file:
-            file.truncate(size)
+    weights = path.with_suffix(".weights")
+    size = 0
+    for tensor in tensors(model):
+        if tensor.data_location != onnx.TensorProto.EXTERNAL:
+            continue
+        # Without this mark the tensor is an ordinary one.
+        kept = [entry for entry in tensor.metadata_props if entry.key != "onnxforge.redacted"]
+        assert len(kept) < len(tensor.metadata_props), f"{tensor.name} is not redacted"
+        del tensor.metadata_props[:]
+        tensor.metadata_props.extend(kept)
+        entries = {entry.key: entry for entry in tensor.external_data}
+        entries["location"].value = weights.name
+        size = max(size, int(entries["offset"].value) + int(entries["length"].value))
+    path.write_bytes(model.SerializeToString())
+    with open(weights, "wb") as file:
+        file.truncate(size)
     return path
 
 

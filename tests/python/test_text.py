@@ -59,11 +59,11 @@ def without_notes(text):
 def complaints(forge, path, folder):
     """What is wrong with the text of one model."""
     reader = Reader(forge, folder)
-    text = forge("print", path).good().out
+    text = forge("print", "--full", path).good().out
     model = corpus.parse(path)
     if not same(reader.ours(text), model):
         yield f"{path}: printed and parsed it is another model"
-    if forge("print", folder / "model.onnx").good().out != text:
+    if forge("print", "--full", folder / "model.onnx").good().out != text:
         yield f"{path}: printed again it is another text"
 
     read = reader.theirs(text)
@@ -161,4 +161,4 @@ def test_accepted(forge, tmp_path, text):
 def test_refused(forge, tmp_path, text):
     reader = Reader(forge, tmp_path)
     assert reader.theirs(text) is None
-    reader.parse(text).refused("line ", "column ")
+    assert re.search(r"model\.txt:\d+:\d+: ", reader.parse(text).refused().err)

@@ -1,2 +1,97 @@
-//! x
-fn main() {}
+//! The chores of this repository: `cargo xtask --help`.
+
+#![allow(clippy::print_stdout, clippy::print_stderr)]
+
+mod bench;
+mod fuzz;
+mod lint;
+mod measure;
+mod python;
+mod step;
+mod test;
+mod zoo;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Tests, benchmarks, fuzzing and the model zoo of onnxforge.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Debug, Subcommand)]
+enum Task {
+    /// Run every test: Rust, then Python against the built command line
+    Test {
+        /// Run only the tests whose name contains this
+        filter: Option<String>,
+        /// Leave the Python tests out
+        #[arg(long)]
+        no_python: bool,
+    },
+    /// Check formatting and run clippy; warnings are errors
+    Lint,
+    /// Measure, print a table, assert nothing
+    #[command(subcommand)]
+    Bench(Bench),
+    /// Run a fuzz target, or all of them, on stable Rust
+    Fuzz {
+        /// A target, or `all`
+        target: String,
+        /// How long to run each target
+        #[arg(long, default_value_t = 60)]
+        seconds: u64,
+    },
+    /// The models in `zoo/`
+    #[command(subcommand)]
+    Zoo(Zoo),
+}
+
+#[derive(Debug, Subcommand)]
+enum Bench {
+    /// Saving a model against copying its files
+    Io(bench::Options),
+}
+
+#[derive(Debug, Subcommand)]
+enum Zoo {
+    /// Show what there is
+    List,
+    /// Give models their weights
+    Materialize {
+        /// Names that `list` shows
+        #[arg(required = true)]
+        names: Vec<String>,
+        /// Where to write them
+        #[arg(short, long)]
+        output: PathBuf,
+        /// Where weights go: auto, inline or split
+        #[arg(long, default_value = "auto")]
+        external: String,
+    },
+}
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().task {
+        Task::Test { filter, no_python } => test::run(filter.as_deref(), !no_python),
+        Task::Lint => lint::run(),
+        Task::Bench(Bench::Io(options)) => bench::run(&options),
+        Task::Fuzz { target, seconds } => fuzz::run(&target, seconds),
+        Task::Zoo(Zoo::List) => zoo::list(),
+        Task::Zoo(Zoo::Materialize { names, output, external }) => {
+            zoo::materialize_all(&names, &output, &external)
+        }
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -59,3 +59,4 @@ pub mod ops;
 pub mod progress;
 pub mod proto;
 pub mod redact;
+pub mod text;

@@ -4,8 +4,8 @@ mod check;
 mod completions;
 mod inspect;
 mod materialize;
-//mod parse;
-//mod print;
+mod parse;
+mod print;
 mod redact;
 mod save;
 
@@ -27,8 +27,8 @@ pub enum Command {
     Check(check::Args),
     Inspect(inspect::Args),
     Save(save::Args),
-    //Print(print::Args),
-    //Parse(parse::Args),
+    Print(print::Args),
+    Parse(parse::Args),
     Redact(redact::Args),
     Materialize(materialize::Args),
     Completions(completions::Args),
@@ -40,8 +40,8 @@ impl Command {
             Self::Check(args) => check::run(&args, output),
             Self::Inspect(args) => inspect::run(&args, output),
             Self::Save(args) => save::run(&args, output),
-            //Self::Print(args) => print::run(&args, output),
-            //Self::Parse(args) => parse::run(&args, output),
+            Self::Print(args) => print::run(&args, output),
+            Self::Parse(args) => parse::run(&args, output),
             Self::Redact(args) => redact::run(&args, output),
             Self::Materialize(args) => materialize::run(&args, output),
             Self::Completions(args) => completions::run(&args, output),

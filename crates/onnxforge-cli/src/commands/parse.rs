@@ -25,7 +25,8 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     } else {
         std::fs::read_to_string(&args.text)
     };
-    let text = read.map_err(|error| Failure::Input(format!("{}: cannot be read: {error}", args.text.display())))?;
+    let text =
+        read.map_err(|error| Failure::Input(format!("{}: cannot be read: {error}", args.text.display())))?;
     let message = parse(&text).map_err(|error| {
         Failure::Input(format!("{}:{}:{}: {}", args.text.display(), error.line, error.column, error.message))
     })?;

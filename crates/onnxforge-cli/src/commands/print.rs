@@ -18,17 +18,24 @@ pub struct Args {
     /// Write to a file instead of standard output.
     #[arg(short, long)]
     output: Option<PathBuf>,
-    /// Print `{...}` for tensors with more elements than this.
+    /// Print `...` for tensors with more elements than this; such a text is for reading only.
     #[arg(long, value_name = "N", default_value_t = 65536)]
     max_elements: usize,
     /// Print every tensor in full.
     #[arg(long, conflicts_with = "max_elements")]
     full: bool,
+    /// For people: no long tensors, no documentation, no metadata.
+    #[arg(long, conflicts_with_all = ["full", "max_elements"])]
+    brief: bool,
 }
 
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     let message = read_message(&args.model)?;
-    let options = PrintOptions { max_elements: (!args.full).then_some(args.max_elements) };
+    let options = if args.brief {
+        PrintOptions::brief()
+    } else {
+        PrintOptions { max_elements: (!args.full).then_some(args.max_elements), ..PrintOptions::default() }
+    };
     let text = print(&message, &options);
     match &args.output {
         None => output.stdout(|out| out.write_all(text.as_bytes()))?,
@@ -38,7 +45,8 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
                 file.write_all(text.as_bytes())?;
                 file.flush()
             };
-            write().map_err(|error| Failure::Input(format!("{}: cannot be written: {error}", path.display())))?;
+            write()
+                .map_err(|error| Failure::Input(format!("{}: cannot be written: {error}", path.display())))?;
         }
     }
     Ok(Verdict::Yes)

@@ -44,7 +44,7 @@ pub fn check(model: &ModelProto, files: &mut ExternalFiles) -> Vec<Problem> {
     let mut checker = Checker {
         model,
         files,
-        ir: model.ir_version.unwrap_or(0),
+        ir: model.ir_version.filter(|&ir| ir > 0).unwrap_or(NEWEST_IR),
         problems: Vec::new(),
         budget: suggest::BUDGET,
         features: BTreeSet::new(),
@@ -65,7 +65,7 @@ pub fn check(model: &ModelProto, files: &mut ExternalFiles) -> Vec<Problem> {
 struct Checker<'m> {
     model: &'m ModelProto,
     files: &'m mut ExternalFiles,
-    /// The version of the format that the model declares; 0 when it declares none.
+    /// The version of the format that the model declares; the newest when it declares none that exists.
     ir: i64,
     problems: Vec<Problem>,
     /// How much effort is left for finding similar names.
@@ -111,7 +111,7 @@ impl<'m> Checker<'m> {
     }
 
     fn versions(&mut self, here: &Here<'_>) {
-        let ir = self.ir;
+        let ir = self.model.ir_version.unwrap_or(0);
         match ir {
             0 => self.error(Rule::IrVersion, here, "the model does not say its IR version"),
             ..0 => self.error(Rule::IrVersion, here, format!("IR version {ir} does not exist")),
@@ -188,7 +188,7 @@ impl<'m> Checker<'m> {
     }
 
     fn too_new(&mut self, since: i64, what: &'static str) -> bool {
-        self.ir > 0 && self.ir < since && self.features.insert(what)
+        self.ir < since && self.features.insert(what)
     }
 
     fn feature(&self, since: i64, what: &str) -> String {

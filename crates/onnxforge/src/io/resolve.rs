@@ -16,8 +16,7 @@ use crate::ir::value::Constant;
 use crate::ir::{NodeId, ScopeId, ValueId};
 use crate::proto::Str;
 use crate::proto::schema::{
-    AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, SparseTensorProto, TensorProto,
-    ValueInfoProto,
+    FunctionProto, GraphProto, ModelProto, NodeProto, SparseTensorProto, TensorProto, ValueInfoProto,
 };
 pub use attribute::{filled_kinds, kind_name};
 

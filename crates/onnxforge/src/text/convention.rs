@@ -1,9 +1,11 @@
 //! Conventions: how a file stores what the notation leaves open.
 //!
-//! The notation does not say whether a field that is not mentioned is absent or empty, nor in which field of a tensor its
-//! elements are. The standard parser has one answer, most files have another, and nearly all nodes of a file agree. So
-//! the answer of the majority is written once, in the note at the start, and only the exceptions carry a note.
+//! The notation does not say whether a field that is not mentioned is absent or empty, nor in which field of
+//! a tensor its elements are. The standard parser has one answer, most files have another, and nearly all
+//! nodes of a file agree. So the answer of the majority is written once, in the note at the start, and only
+//! the exceptions carry a note.
 
+use super::element::EXTERNAL;
 use super::note::{Note, Value};
 use crate::proto::schema::{
     AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, SparseTensorProto,
@@ -155,7 +157,7 @@ impl Votes {
     }
 
     fn tensor(&mut self, tensor: &TensorProto) {
-        if tensor.data_location != Some(1) {
+        if tensor.data_location != Some(EXTERNAL) {
             self.vote(Convention::TensorData, tensor.raw_data.is_some());
             self.vote(Convention::TensorLocation, tensor.data_location == Some(0));
         }

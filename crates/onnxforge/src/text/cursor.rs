@@ -142,7 +142,8 @@ impl<'a> Cursor<'a> {
         Ok(value)
     }
 
-    /// Counts `levels` more of nesting for the time of `read`, and refuses what no protobuf reader would accept.
+    /// Counts `levels` more of nesting for the time of `read`, and refuses what no protobuf reader would
+    /// accept.
     pub(crate) fn deeper(&mut self, levels: u32) -> Result<()> {
         if self.depth + levels > MAX_DEPTH {
             return Err(self.error(format!("nested more than {MAX_DEPTH} messages deep")));

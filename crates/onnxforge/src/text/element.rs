@@ -3,6 +3,9 @@
 use crate::ir::dtype::{DType, Kind};
 use crate::proto::schema::TensorProto;
 
+/// The number for a tensor whose elements are in another file, in `TensorProto.data_location`.
+pub(super) const EXTERNAL: i32 = 1;
+
 /// The field of a tensor that holds elements of a type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Field {
@@ -28,7 +31,8 @@ impl Field {
     }
 }
 
-/// A number in `raw_data`. Complex numbers are two of them; elements smaller than a byte are as many as fill one.
+/// A number in `raw_data`. Complex numbers are two of them; elements smaller than a byte are as many as fill
+/// one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unit {
     F32,
@@ -77,11 +81,13 @@ pub(super) fn make_raw(tensor: &mut TensorProto, dtype: DType) -> Result<(), Str
     let unit = Unit::of(dtype).ok_or("strings cannot be stored raw")?;
     let integers: Vec<u8> = match Field::of(dtype) {
         Field::Float => {
-            tensor.raw_data = Some(std::mem::take(&mut tensor.float_data).into_blob().unwrap_or_default().into());
+            tensor.raw_data =
+                Some(std::mem::take(&mut tensor.float_data).into_blob().unwrap_or_default().into());
             return Ok(());
         }
         Field::Double => {
-            tensor.raw_data = Some(std::mem::take(&mut tensor.double_data).into_blob().unwrap_or_default().into());
+            tensor.raw_data =
+                Some(std::mem::take(&mut tensor.double_data).into_blob().unwrap_or_default().into());
             return Ok(());
         }
         Field::Int32 => pack(unit, std::mem::take(&mut tensor.int32_data.0)),

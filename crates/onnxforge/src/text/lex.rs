@@ -1,7 +1,8 @@
-//! Tokens of the ONNX notation. Nothing in here knows the grammar, so other small languages can be built on it.
+//! Tokens of the ONNX notation. Nothing in here knows the grammar, so other small languages can be built on
+//! it.
 //!
-//! White space separates tokens and `#` starts a comment that ends with its line. The exception is `#@`, which opens a
-//! note: the rest of that line is lexed, between [`Token::NoteStart`] and [`Token::NoteEnd`].
+//! White space separates tokens and `#` starts a comment that ends with its line. The exception is `#@`,
+//! which opens a note: the rest of that line is lexed, between [`Token::NoteStart`] and [`Token::NoteEnd`].
 
 use std::borrow::Cow;
 use std::fmt;
@@ -136,7 +137,8 @@ impl<'a> Lexer<'a> {
     fn skip(&mut self) {
         loop {
             let rest = self.rest();
-            let blank = |b: u8| matches!(b, b' ' | b'\t' | b'\r' | 0x0b | 0x0c) || (b == b'\n' && !self.in_note);
+            let blank =
+                |b: u8| matches!(b, b' ' | b'\t' | b'\r' | 0x0b | 0x0c) || (b == b'\n' && !self.in_note);
             let spaces = rest.bytes().take_while(|&b| blank(b)).count();
             let rest = rest.get(spaces..).unwrap_or_default();
             let comment = rest.starts_with('#') && (self.in_note || !rest.starts_with("#@"));
@@ -170,7 +172,8 @@ impl<'a> Lexer<'a> {
             '0'..='9' => self.number(0)?,
             '-' if rest.as_bytes().get(1).is_some_and(u8::is_ascii_digit) => self.number(1)?,
             '-' => {
-                let word = rest.get(1..).unwrap_or_default().bytes().take_while(u8::is_ascii_alphabetic).count();
+                let word =
+                    rest.get(1..).unwrap_or_default().bytes().take_while(u8::is_ascii_alphabetic).count();
                 if is_special_float(rest.get(1..=word).unwrap_or_default()) {
                     Token::Float(self.take(1 + word))
                 } else {
@@ -324,65 +327,4 @@ fn hex_byte(high: Option<u8>, low: Option<u8>) -> Option<u8> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn tokens(source: &str) -> Result<Vec<Token<'_>>, ParseError> {
-        let mut lexer = Lexer::new(source);
-        let mut tokens = Vec::new();
-        loop {
-            match lexer.next()?.0 {
-                Token::End => return Ok(tokens),
-                token => tokens.push(token),
-            }
-        }
-    }
-
-    #[test]
-    fn every_kind_of_token() {
-        use Token::*;
-        assert_eq!(
-            tokens("a_1 -12 1. -2.5e-3 0x7F -inf - = . .. ... $@?| # rest\n\"q\\\"\\n\"").unwrap(),
-            [
-                Ident("a_1"),
-                Int("-12"),
-                Float("1."),
-                Float("-2.5e-3"),
-                Bits(0x7f),
-                Float("-inf"),
-                Punct('-'),
-                Punct('='),
-                Punct('.'),
-                DotDot,
-                Ellipsis,
-                Punct('$'),
-                Punct('@'),
-                Punct('?'),
-                Punct('|'),
-                Text("q\"n".into()),
-            ]
-        );
-        assert_eq!(tokens(r#"b"\xff\n" x"0aFf" xb"""#).unwrap().len(), 4);
-        assert_eq!(tokens("1..3").unwrap(), [Int("1"), DotDot, Int("3")]);
-    }
-
-    #[test]
-    fn a_note_is_the_rest_of_its_line() {
-        use Token::*;
-        assert_eq!(
-            tokens("a #@ b # c\nd #@").unwrap(),
-            [Ident("a"), NoteStart, Ident("b"), NoteEnd, Ident("d"), NoteStart, NoteEnd]
-        );
-        assert!(tokens("#@ \"a\nb\"").is_err());
-    }
-
-    #[test]
-    fn errors_say_where() {
-        for (source, line, column) in
-            [("\"", 1, 1), ("é", 1, 1), ("a\n \"é\" x\"0\"", 2, 7), ("b\"\\q\"", 1, 2), ("1e", 1, 1), ("0x", 1, 1)]
-        {
-            let error = tokens(source).unwrap_err();
-            assert_eq!((error.line, error.column), (line, column), "{source:?}: {error}");
-        }
-    }
-}
+mod tests;

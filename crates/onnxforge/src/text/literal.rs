@@ -28,6 +28,15 @@ impl Display for Name<'_> {
     }
 }
 
+/// A name where nothing else can stand: bare if it is an identifier, else quoted.
+pub(super) struct Word<'a>(pub &'a str);
+
+impl Display for Word<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if is_identifier(self.0) { f.write_str(self.0) } else { Quoted(self.0).fmt(f) }
+    }
+}
+
 /// Names with dots between them: bare where every one is an identifier, else quoted as a whole.
 pub(super) struct Qualified<'a>(pub &'a str);
 
@@ -92,7 +101,8 @@ impl Display for Bytes<'_> {
     }
 }
 
-/// A float: the shortest decimal that reads back as the same bits, or the bits of a NaN that no decimal stands for.
+/// A float: the shortest decimal that reads back as the same bits, or the bits of a NaN that no decimal
+/// stands for.
 pub(super) struct Float<T>(pub T);
 
 macro_rules! float_literal {
@@ -108,7 +118,8 @@ macro_rules! float_literal {
                 self.0.is_nan() && self.0.abs().to_bits() != Self::nan().to_bits()
             }
 
-            /// The float that a number or a word of the notation means; `None` when it is finite but too large.
+            /// The float that a number or a word of the notation means; `None` when it is finite but too
+            /// large.
             pub(super) fn read(literal: &str) -> Option<$float> {
                 let magnitude = literal.strip_prefix('-').unwrap_or(literal);
                 let value = if magnitude.eq_ignore_ascii_case("nan") {
@@ -136,7 +147,8 @@ macro_rules! float_literal {
 }
 float_literal!(f32, f64);
 
-/// The bits of a 16- or 8-bit float type that lie nearest to `value`; `None` where nothing does or the type is another.
+/// The bits of a 16- or 8-bit float type that lie nearest to `value`; `None` where nothing does or the type
+/// is another.
 pub(super) fn small_float_bits(dtype: DType, value: f64) -> Option<u16> {
     let fits = |infinite: bool| infinite == value.is_infinite();
     match dtype {
@@ -149,7 +161,8 @@ pub(super) fn small_float_bits(dtype: DType, value: f64) -> Option<u16> {
 
 /// The code of an 8-bit float nearest to `value`; of two, the one with the same sign, then the even one.
 fn nearest_code(dtype: DType, value: f64) -> Option<u8> {
-    let same_class = |other: f64| other.is_nan() == value.is_nan() && other.is_infinite() == value.is_infinite();
+    let same_class =
+        |other: f64| other.is_nan() == value.is_nan() && other.is_infinite() == value.is_infinite();
     let same_sign = |other: f64| other.is_sign_negative() == value.is_sign_negative();
     let distance = |other: f64| if value.is_finite() { (other - value).abs() } else { 0.0 };
     let codes = || {
@@ -192,7 +205,9 @@ mod tests {
 
     #[test]
     fn floats_read_back_as_the_same_bits() {
-        for bits in (0..=u32::MAX).step_by(65_521).chain([0x7f80_0000, 0xffc0_0000, 0x7fc0_0000, 0x8000_0000, 1]) {
+        for bits in
+            (0..=u32::MAX).step_by(65_521).chain([0x7f80_0000, 0xffc0_0000, 0x7fc0_0000, 0x8000_0000, 1])
+        {
             let value = f32::from_bits(bits);
             let text = Float(value).to_string();
             match text.strip_prefix("0x") {
@@ -212,7 +227,11 @@ mod tests {
         for dtype in [DType::F16, DType::BF16] {
             for bits in 0..=u16::MAX {
                 if let Some(text) = small_float_decimal(dtype, bits) {
-                    assert_eq!(small_float_bits(dtype, Float::<f64>::read(&text).unwrap()), Some(bits), "{text}");
+                    assert_eq!(
+                        small_float_bits(dtype, Float::<f64>::read(&text).unwrap()),
+                        Some(bits),
+                        "{text}"
+                    );
                 }
             }
         }

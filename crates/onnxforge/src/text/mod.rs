@@ -27,13 +27,14 @@
 //!
 //! # Exactness
 //!
-//! [`parse`] of [`print`] is the identity on every model, down to absent fields, the payloads of NaNs and fields that this
-//! version does not know; and `print` of `parse` is the identity on everything that was printed. A model that the
-//! standard notation can express is printed in nothing else. For the rest there are extensions, of two sorts.
+//! [`parse`] of [`print`] is the identity on every model, down to absent fields, the payloads of NaNs and
+//! fields that this version does not know; and `print` of `parse` is the identity on everything that was
+//! printed. A model that the standard notation can express is printed in nothing else. For the rest there are
+//! extensions, of two sorts.
 //!
-//! **Notes** hold what the standard notation has no place for. A note is a comment to other readers, so that they accept
-//! the text and get the same computation. It starts with `#@`, ends with its line, and lists fields of the message
-//! beside it:
+//! **Notes** hold what the standard notation has no place for. A note is a comment to other readers, so that
+//! they accept the text and get the same computation. It starts with `#@`, ends with its line, and lists
+//! fields of the message beside it:
 //!
 //! ```text
 //! #@ node.domain: unset, tensor.data: raw
@@ -46,8 +47,9 @@
 //! }
 //! ```
 //!
-//! The note of a value, initializer, attribute or tensor stands behind it (or behind the comma that follows it), that of
-//! a node behind the node, that of a graph or function behind its outputs, that of a model at the start. The keys are
+//! The note of a value, initializer, attribute or tensor stands behind it (or behind the comma that follows
+//! it), that of a node behind the node, that of a graph or function behind its outputs, that of a model at
+//! the start. The keys are
 //!
 //! | of | keys |
 //! |---|---|
@@ -60,34 +62,37 @@
 //! | attribute | `type`, `f`, `i`, `s` (where the value is absent), and those of its tensor behind `t.` |
 //! | tensor | `data: raw` or `typed`, `data_location` |
 //!
-//! `unset` says that a field is absent. `proto: x"…"` is the last resort: fields that have no notation of their own, as
-//! an encoded message that is merged into the one beside it.
+//! `unset` says that a field is absent. `proto: x"…"` is the last resort: fields that have no notation of
+//! their own, as an encoded message that is merged into the one beside it.
 //!
-//! *Conventions* stand in the note at the start of a text. They answer once what would need a note on every line:
-//! `node.domain: unset`, `opset_import.domain: unset`, `tensor.name: unset` (absent where nothing is written, instead of
-//! empty), `node.overload: ""`, `node.doc_string: ""`, `tensor.data_location: 0` (present), `tensor.data: raw` (elements
-//! are in `raw_data`). A note overrides a convention. Without any, a text means what it means to the standard parser.
+//! *Conventions* stand in the note at the start of a text. They answer once what would need a note on every
+//! line: `node.domain: unset`, `opset_import.domain: unset`, `tensor.name: unset` (absent where nothing is
+//! written, instead of empty), `node.overload: ""`, `node.doc_string: ""`, `tensor.data_location: 0`
+//! (present), `tensor.data: raw` (elements are in `raw_data`). A note overrides a convention. Without any, a
+//! text means what it means to the standard parser.
 //!
 //! **Literals** fill gaps where the standard notation has a place but no way to write the thing:
 //!
-//! - `b"\xff\n"`, with the escapes of Rust, for strings with control characters or bytes that are not UTF-8. In
-//!   `"…"` a backslash only stands for the character behind it, as in the standard.
+//! - `b"\xff\n"`, with the escapes of Rust, for strings with control characters or bytes that are not
+//!   UTF-8. In `"…"` a backslash only stands for the character behind it, as in the standard.
 //! - `0x7fc00001` for the bits of a float, where it is a NaN with a payload.
 //! - Decimals for 16- and 8-bit floats, where the standard has integers for their bits (see
-//!   [`PrintOptions::decimals`]). Elements smaller than a byte are written as the bytes that they are packed into.
-//! - Quoted names for operators, domains, overloads, attributes and graphs in attributes: `y = "my-domain".Op(x)`.
+//!   [`PrintOptions::decimals`]). Elements smaller than a byte are written as the bytes that they are packed
+//!   into.
+//! - Quoted names for operators, domains, overloads, attributes and graphs in attributes, as in
+//!   `y = "my-domain".Op(x)`.
 //! - `[…]` lists of tensors, graphs and types, which the standard parser drops silently.
-//! - `sparse_tensor(float[8]) {float[2] {1.0, 2.0}, int64[2] {3, 5}}`: a sparse tensor by its values and indices, as an
-//!   attribute or, behind a name and `=`, as an initializer.
-//! - `x"…"`: an encoded message for a type, for the data of an initializer or for the value of an attribute that cannot
-//!   be written otherwise, such as those of later versions.
+//! - `sparse_tensor(float[8]) {float[2] {1.0, 2.0}, int64[2] {3, 5}}`: a sparse tensor by its values and
+//!   indices, as an attribute or, behind a name and `=`, as an initializer.
+//! - `x"…"`: an encoded message for a type, for the data of an initializer or for the value of an attribute
+//!   that cannot be written otherwise, such as those of later versions.
 //!
 //! `{...}` stands for elements that [`PrintOptions::max_elements`] left out; it cannot be read back.
 //!
 //! # Untrusted text
 //!
-//! Parsing takes linear time and memory in the length of the text, whatever shapes it declares, refuses nesting that no
-//! protobuf reader would accept, and does not panic.
+//! Parsing takes linear time and memory in the length of the text, whatever shapes it declares, refuses
+//! nesting that no protobuf reader would accept, and does not panic.
 
 mod convention;
 pub(crate) mod cursor;
@@ -121,7 +126,11 @@ pub fn write_graph(graph: &GraphProto, options: &PrintOptions, out: &mut dyn fmt
 }
 
 /// Writes a function as text.
-pub fn write_function(function: &FunctionProto, options: &PrintOptions, out: &mut dyn fmt::Write) -> fmt::Result {
+pub fn write_function(
+    function: &FunctionProto,
+    options: &PrintOptions,
+    out: &mut dyn fmt::Write,
+) -> fmt::Result {
     let mut printer = Printer::new(out, options, |votes| votes.function(function));
     printer.start()?;
     printer.function(function)

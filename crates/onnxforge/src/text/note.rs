@@ -1,4 +1,5 @@
-//! Notes: what follows `#@`, both ways. A note is a list of `key: value`; each key is a field of the message beside it.
+//! Notes: what follows `#@`, both ways. A note is a list of `key: value`; each key is a field of the message
+//! beside it.
 
 use std::borrow::Cow;
 use std::fmt::{self, Display, Write as _};
@@ -58,7 +59,9 @@ impl Value<'_> {
     pub(super) fn int32(self) -> Result<Option<i32>, String> {
         match self {
             Self::Word("unset") => Ok(None),
-            Self::Int(value) => i32::try_from(value).map(Some).map_err(|_| format!("{value} does not fit 32 bits")),
+            Self::Int(value) => {
+                i32::try_from(value).map(Some).map_err(|_| format!("{value} does not fit 32 bits"))
+            }
             _ => Err("this must be an integer or `unset`".into()),
         }
     }
@@ -96,7 +99,9 @@ impl Value<'_> {
 
 /// Merges encoded fields into a message.
 pub(super) fn merge<M: Message>(bytes: Vec<u8>, into: &mut M) -> Applied {
-    Reader::new(&Blob::from(bytes)).message(into).map_err(|error| format!("the encoded message is damaged: {error}"))
+    Reader::new(&Blob::from(bytes))
+        .message(into)
+        .map_err(|error| format!("the encoded message is damaged: {error}"))
 }
 
 /// The answer to a key that the message does not have.
@@ -114,7 +119,8 @@ pub(super) fn read<'a>(
             let offset = cursor.offset();
             let mut key = cursor.ident("a key")?.to_owned();
             while cursor.eat('.')? {
-                key = format!("{key}.{}", cursor.ident("a key")?);
+                key.push('.');
+                key.push_str(cursor.ident("a key")?);
             }
             cursor.expect(':')?;
             let value = value(cursor)?;

@@ -10,7 +10,8 @@ use super::lex::{ParseError, Token};
 use super::note::{self, Applied, Value, unknown_key};
 use crate::proto::Str;
 use crate::proto::schema::{
-    FunctionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, StringStringEntryProto, TensorAnnotation,
+    FunctionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, StringStringEntryProto,
+    TensorAnnotation,
 };
 
 type Result<T> = std::result::Result<T, ParseError>;
@@ -39,9 +40,12 @@ impl<'a> Parser<'a> {
     /// Reads the notes at the start; `apply` gets what is not about conventions.
     fn start(&mut self, mut apply: impl FnMut(&str, Value<'a>) -> Applied) -> Result<()> {
         let conventions = &mut self.conventions;
-        note::read(&mut self.cursor, |key, value| {
-            if conventions.read(key, &value)? { Ok(()) } else { apply(key, value) }
-        })
+        note::read(
+            &mut self.cursor,
+            |key, value| {
+                if conventions.read(key, &value)? { Ok(()) } else { apply(key, value) }
+            },
+        )
     }
 
     /// Reads what lies `levels` messages deeper.
@@ -52,7 +56,8 @@ impl<'a> Parser<'a> {
         Ok(value)
     }
 
-    /// Reads what stands behind an element of a list: its notes, before or after a comma. Tells whether another follows.
+    /// Reads what stands behind an element of a list: its notes, before or after a comma. Tells whether
+    /// another follows.
     fn separator(&mut self, mut apply: impl FnMut(&str, Value<'a>) -> Applied) -> Result<bool> {
         note::read(&mut self.cursor, &mut apply)?;
         let more = self.cursor.eat(',')?;
@@ -306,7 +311,8 @@ impl<'a> Parser<'a> {
         Ok(node)
     }
 
-    /// Names with commas between them. One that is left out before a comma is empty; a comma at the end adds nothing.
+    /// Names with commas between them. One that is left out before a comma is empty; a comma at the end adds
+    /// nothing.
     fn names(&mut self) -> Result<Vec<Str>> {
         let mut names = Vec::new();
         loop {

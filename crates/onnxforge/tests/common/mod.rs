@@ -1,6 +1,10 @@
 //! Small models for tests, written down as messages, and what every test asks of a model.
 
-#![allow(dead_code, clippy::unwrap_used)]
+#![allow(dead_code, clippy::unwrap_used, clippy::expect_used)]
+
+pub mod fields;
+pub mod memory;
+pub mod random;
 
 use onnxforge::blob::Blob;
 use onnxforge::io::{load_bytes, to_bytes};
@@ -195,10 +199,10 @@ pub fn check_fates(model: &Model) {
             Fate::Kept => {}
             Fate::Merged(found) => assert_eq!(found, nodes, "{id:?}"),
             Fate::Folded(found) => {
-                assert!(nodes.is_empty() && found == values, "{id:?}: {found:?} or {values:?}")
+                assert!(nodes.is_empty() && found == values, "{id:?}: {found:?} or {values:?}");
             }
             Fate::Dead => {
-                assert!(nodes.is_empty() && values.is_empty(), "{id:?} lives on in {nodes:?} {values:?}")
+                assert!(nodes.is_empty() && values.is_empty(), "{id:?} lives on in {nodes:?} {values:?}");
             }
         }
     }

@@ -87,7 +87,7 @@ impl Make for String {
 
 impl<T: Make> Make for Option<T> {
     fn make(source: &mut Source<'_>) -> Self {
-        (!(T::MESSAGE && source.deep()) && source.byte() % 3 > 0).then(|| T::make(source))
+        (!(T::MESSAGE && source.deep()) && !source.byte().is_multiple_of(3)).then(|| T::make(source))
     }
 }
 
@@ -446,7 +446,11 @@ pub enum DimValue {
 
 impl Make for DimValue {
     fn make(source: &mut Source<'_>) -> Self {
-        if source.byte() % 2 == 0 { Self::Value(Make::make(source)) } else { Self::Param(Make::make(source)) }
+        if source.byte().is_multiple_of(2) {
+            Self::Value(Make::make(source))
+        } else {
+            Self::Param(Make::make(source))
+        }
     }
 }
 

@@ -117,10 +117,13 @@ impl<'a> Parser<'a> {
         let value = match *self.cursor.peek() {
             _ if self.at_type() => {
                 let r#type = self.type_proto()?;
-                let is_named = matches!(self.cursor.peek(), Token::Ident(_) | Token::Text(_) | Token::Bytes(_));
+                let is_named =
+                    matches!(self.cursor.peek(), Token::Ident(_) | Token::Text(_) | Token::Bytes(_));
                 let has_data = is_named || ['{', '=', '['].into_iter().any(|c| self.cursor.at(c));
                 match has_data {
-                    true if r#type.sparse_tensor_type.is_some() => Single::Sparse(self.sparse(&r#type, None)?),
+                    true if r#type.sparse_tensor_type.is_some() => {
+                        Single::Sparse(self.sparse(&r#type, None)?)
+                    }
                     true => Single::Tensor(self.constant(&r#type)?),
                     false if *self.cursor.peek() == Token::Ellipsis => return Err(self.cursor.error(ELIDED)),
                     false => Single::Type(r#type),
@@ -135,7 +138,8 @@ impl<'a> Parser<'a> {
                 let bytes = self.bytes()?;
                 if self.cursor.at('(') || self.cursor.at('=') {
                     let name = std::str::from_utf8(&bytes);
-                    let name = name.map_err(|_| self.cursor.error_at(offset, "a name must be valid UTF-8"))?;
+                    let name =
+                        name.map_err(|_| self.cursor.error_at(offset, "a name must be valid UTF-8"))?;
                     Single::Graph(self.graph_named(name.into())?)
                 } else {
                     Single::String(bytes)
@@ -153,7 +157,8 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Values up to the closing bracket. All have the kind of the first, which is the declared one if there is one.
+    /// Values up to the closing bracket. All have the kind of the first, which is the declared one if there
+    /// is one.
     fn list(&mut self, declared: Option<Kind>, attribute: &mut AttributeProto) -> Result<()> {
         if self.cursor.at(']') {
             return match declared {

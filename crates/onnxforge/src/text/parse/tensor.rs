@@ -1,7 +1,7 @@
 //! Tensors, dense and sparse.
 
 use super::super::convention::Convention;
-use super::super::element::{Field, make_raw};
+use super::super::element::{EXTERNAL, Field, make_raw};
 use super::super::lex::{ELIDED, Token};
 use super::super::literal::{Float, small_float_bits};
 use super::super::note::{Applied, Value, unknown_key};
@@ -12,11 +12,8 @@ use crate::proto::Str;
 use crate::proto::schema::{SparseTensorProto, TensorProto, TensorType, TypeProto};
 use crate::proto::wire::PackedFixed;
 
-/// `TensorProto.DataLocation.EXTERNAL`.
-const EXTERNAL: i32 = 1;
-
-/// A tensor whose notes may still change how its elements are stored. Until it is finished they are in the field of
-/// their type.
+/// A tensor whose notes may still change how its elements are stored. Until it is finished they are in the
+/// field of their type.
 pub(super) struct Draft {
     tensor: TensorProto,
     /// The element type, if the elements are to be moved to `raw_data`.
@@ -68,9 +65,11 @@ impl<'a> Parser<'a> {
     fn numeric_type(&self, tensor: Option<&TensorType>) -> Result<(DType, Vec<i64>)> {
         let tensor = tensor.ok_or_else(|| self.cursor.error("only tensors have constant data"))?;
         let shape = tensor.shape.as_ref();
-        let shape = shape.ok_or_else(|| self.cursor.error("the type of constant data needs a rank, not `[]`"))?;
+        let shape =
+            shape.ok_or_else(|| self.cursor.error("the type of constant data needs a rank, not `[]`"))?;
         let dims: Option<Vec<_>> = shape.dim.iter().map(|dim| dim.dim_value).collect();
-        let dims = dims.ok_or_else(|| self.cursor.error("the dimensions of constant data must be numbers"))?;
+        let dims =
+            dims.ok_or_else(|| self.cursor.error("the dimensions of constant data must be numbers"))?;
         let dtype = tensor.elem_type.and_then(DType::from_code);
         Ok((dtype.ok_or_else(|| self.cursor.error("constant data of an unknown type"))?, dims))
     }
@@ -91,7 +90,8 @@ impl<'a> Parser<'a> {
         if self.cursor.eat('{')? {
             self.elements(dtype, &mut tensor)?;
         }
-        let raw = Some(dtype).filter(|&dtype| dtype != DType::String && self.conventions.has(Convention::TensorData));
+        let raw = Some(dtype)
+            .filter(|&dtype| dtype != DType::String && self.conventions.has(Convention::TensorData));
         tensor.data_location = self.conventions.has(Convention::TensorLocation).then_some(0);
         Ok(Draft { tensor, raw, dtype: Some(dtype) })
     }
@@ -158,7 +158,8 @@ impl<'a> Parser<'a> {
         }
         let offset = self.cursor.offset();
         let value = self.cursor.int("an integer")?;
-        i32::try_from(value).map_err(|_| self.cursor.error_at(offset, format!("{value} does not fit 32 bits")))
+        i32::try_from(value)
+            .map_err(|_| self.cursor.error_at(offset, format!("{value} does not fit 32 bits")))
     }
 
     /// An unsigned integer. A negative one wraps around, as in the standard parser.

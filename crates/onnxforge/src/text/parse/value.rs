@@ -7,8 +7,8 @@ use super::tensor::Draft;
 use super::{Parser, Result};
 use crate::ir::dtype::DType;
 use crate::proto::schema::{
-    Dimension, ElementType, GraphProto, MapType, OpaqueType, TensorProto, TensorShapeProto, TensorType, TypeProto,
-    ValueInfoProto,
+    Dimension, ElementType, GraphProto, MapType, OpaqueType, TensorProto, TensorShapeProto, TensorType,
+    TypeProto, ValueInfoProto,
 };
 
 impl<'a> Parser<'a> {
@@ -176,7 +176,8 @@ impl<'a> Parser<'a> {
         Ok(values)
     }
 
-    /// What stands behind the `=` of an initializer, with its notes. Tells whether another declaration follows.
+    /// What stands behind the `=` of an initializer, with its notes. Tells whether another declaration
+    /// follows.
     fn initializer(&mut self, value: ValueInfoProto, graph: &mut GraphProto) -> Result<bool> {
         let offset = self.cursor.offset();
         let r#type = value.r#type.unwrap_or_default();
@@ -210,16 +211,24 @@ fn value_note(value: &mut ValueInfoProto, key: &str, entry: Value<'_>) -> Applie
         "name" => value.name = entry.text()?,
         "doc_string" => value.doc_string = entry.text()?,
         "metadata_props" => value.metadata_props = entry.entries()?,
-        "denotation" => value.r#type.as_mut().ok_or("there is no type to denote")?.denotation = entry.text()?,
+        "denotation" => {
+            let r#type = value.r#type.as_mut().ok_or("there is no type to denote")?;
+            r#type.denotation = entry.text()?;
+        }
         "dim.denotation" => {
-            let shape = value.r#type.iter_mut().flat_map(|r#type| &mut r#type.tensor_type).find_map(|t| t.shape.as_mut());
+            let shape = value
+                .r#type
+                .iter_mut()
+                .flat_map(|r#type| &mut r#type.tensor_type)
+                .find_map(|t| t.shape.as_mut());
             let dims = &mut shape.ok_or("there are no dimensions to denote")?.dim;
             for (index, denotation) in entry.pairs()? {
                 let Value::Int(index) = index else {
                     return Err("dimensions are numbered".into());
                 };
                 let dim = usize::try_from(index).ok().and_then(|index| dims.get_mut(index));
-                dim.ok_or_else(|| format!("there is no dimension {index}"))?.denotation = denotation.text()?;
+                dim.ok_or_else(|| format!("there is no dimension {index}"))?.denotation =
+                    denotation.text()?;
             }
         }
         "proto" => entry.merge(value)?,

@@ -3,8 +3,7 @@
 use std::fmt;
 
 use super::super::kind::Kind;
-use super::super::lex::is_identifier;
-use super::super::literal::{Bytes, Float, Name, Quoted};
+use super::super::literal::{Bytes, Float, Word};
 use super::super::note::{Encoded, Note};
 use super::{AttributeProto, Item, Printer, tensor};
 
@@ -54,12 +53,15 @@ fn first_present(attribute: &AttributeProto) -> Option<Kind> {
     .find_map(|(is_present, kind)| is_present.then_some(kind))
 }
 
-/// Whether there is a notation for the value of this kind. A number or string that is absent is written as its default.
+/// Whether there is a notation for the value of this kind. A number or string that is absent is written as
+/// its default.
 fn can_be_said(attribute: &AttributeProto, kind: Kind) -> bool {
     match kind {
         Kind::Tensor => attribute.t.as_ref().is_some_and(|tensor| tensor::dtype(tensor).is_some()),
         Kind::Tensors => attribute.tensors.iter().all(|tensor| tensor::dtype(tensor).is_some()),
-        Kind::SparseTensor => attribute.sparse_tensor.as_ref().is_some_and(|s| tensor::sparse_parts(s).is_some()),
+        Kind::SparseTensor => {
+            attribute.sparse_tensor.as_ref().is_some_and(|s| tensor::sparse_parts(s).is_some())
+        }
         Kind::SparseTensors => attribute.sparse_tensors.iter().all(|s| tensor::sparse_parts(s).is_some()),
         Kind::Graph => attribute.g.is_some(),
         Kind::TypeProto => attribute.tp.is_some(),
@@ -69,12 +71,7 @@ fn can_be_said(attribute: &AttributeProto, kind: Kind) -> bool {
 
 impl<'a> Printer<'a> {
     pub(super) fn attribute(&mut self, attribute: &AttributeProto) -> fmt::Result {
-        let name = attribute.name.as_deref().unwrap_or_default();
-        if is_identifier(name) {
-            self.out.write_str(name)?;
-        } else {
-            write!(self.out, "{}", Quoted(name))?;
-        }
+        write!(self.out, "{}", Word(attribute.name.as_deref().unwrap_or_default()))?;
         let shown = Shown::of(attribute);
         let kind = match shown {
             Shown::Kind(kind) => Some(kind).filter(|&kind| needs_kind(attribute, kind)),
@@ -86,7 +83,9 @@ impl<'a> Printer<'a> {
         }
         self.out.write_str(" = ")?;
         match shown {
-            Shown::Reference => write!(self.out, "@{}", Name(attribute.ref_attr_name.as_deref().unwrap_or_default())),
+            Shown::Reference => {
+                write!(self.out, "@{}", Word(attribute.ref_attr_name.as_deref().unwrap_or_default()))
+            }
             Shown::Kind(kind) => self.attribute_value(attribute, kind),
             Shown::Nothing => {
                 let nameless = AttributeProto { name: None, ..attribute.clone() };
@@ -193,7 +192,9 @@ impl<'a> Printer<'a> {
 fn needs_kind(attribute: &AttributeProto, kind: Kind) -> bool {
     match kind {
         Kind::Float => attribute.f.is_some_and(|value| Float(value).is_bits()),
-        Kind::Floats => attribute.floats.is_empty() || attribute.floats.iter().any(|&value| Float(value).is_bits()),
+        Kind::Floats => {
+            attribute.floats.is_empty() || attribute.floats.iter().any(|&value| Float(value).is_bits())
+        }
         Kind::Ints => attribute.ints.is_empty(),
         Kind::Strings => attribute.strings.is_empty(),
         // A type may be an encoded message, which without the word would be read as the whole attribute.

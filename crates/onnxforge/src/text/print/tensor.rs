@@ -1,19 +1,16 @@
 //! Tensors, dense and sparse.
 
-use std::fmt::{self, Display, Write};
-use std::io;
+use std::fmt::{self, Display};
 
 use super::super::convention::Convention;
-use super::super::element::{Field, Unit};
-use super::super::literal::{Bytes, Float, Name, Quoted, small_float_decimal};
+use super::super::element::{EXTERNAL, Field, Unit};
+use super::super::literal::{Bytes, Name, Quoted};
 use super::super::note::{Encoded, Entries, Note, are_plain, not_plain};
+use super::number::{Integer, Numbers};
 use super::{Item, Printer, SparseTensorProto, TensorProto};
 use crate::blob::Payload;
 use crate::ir::dtype::DType;
 use crate::proto::wire::PackedFixed;
-
-/// `TensorProto.DataLocation.EXTERNAL`.
-const EXTERNAL: i32 = 1;
 
 /// Where the elements are that the text shows.
 enum Body<'a> {
@@ -88,7 +85,11 @@ impl<'a> Printer<'a> {
                 Field::Int32 => {
                     let decimals = self.options.decimals;
                     let numbers = tensor.int32_data.0.iter();
-                    self.numbers('{', numbers.map(|&bits| Integer { dtype, bits: bits.into(), decimals }), '}')
+                    self.numbers(
+                        '{',
+                        numbers.map(|&bits| Integer { dtype, bits: bits.into(), decimals }),
+                        '}',
+                    )
                 }
             },
         }
@@ -128,12 +129,11 @@ impl<'a> Printer<'a> {
             return self.out.write_str("{...}");
         }
         self.out.write_char('{')?;
-        let decimals = self.options.decimals;
-        let mut numbers = Numbers { out: self.out, unit, dtype, decimals, pending: Vec::new(), first: true };
+        let mut numbers = Numbers::new(self.out, unit, dtype, self.options.decimals);
         let end = match raw.write_to(&mut numbers) {
             Ok(()) => "}",
             // Elements that cannot be read make the text one that is refused.
-            Err(_) if numbers.first => "...}",
+            Err(_) if numbers.is_empty() => "...}",
             Err(_) => ", ...}",
         };
         self.out.write_str(end)
@@ -241,84 +241,10 @@ pub(super) fn sparse_parts(sparse: &SparseTensorProto) -> Option<(&TensorProto, 
     Some((values, indices, dtype(values)?)).filter(|_| unknown.0.is_empty())
 }
 
-/// Splits sparse initializers into those that the notation can say and those that it cannot: all or none, for the order.
+/// Splits sparse initializers into those that the notation can say and those that it cannot: all or none, for
+/// the order.
 pub(super) fn sparse_initializers(all: &[SparseTensorProto]) -> (&[SparseTensorProto], &[SparseTensorProto]) {
-    let named = |sparse: &SparseTensorProto| sparse_parts(sparse).is_some_and(|(values, ..)| values.name.is_some());
+    let named =
+        |sparse: &SparseTensorProto| sparse_parts(sparse).is_some_and(|(values, ..)| values.name.is_some());
     if all.iter().all(named) { (all, &[]) } else { (&[], all) }
-}
-
-/// An integer, or the float whose bits it is.
-struct Integer {
-    dtype: DType,
-    bits: i64,
-    decimals: bool,
-}
-
-impl Display for Integer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let bits = u16::try_from(self.bits).ok().filter(|_| self.decimals);
-        match bits.and_then(|bits| small_float_decimal(self.dtype, bits)) {
-            Some(decimal) => f.write_str(&decimal),
-            None => self.bits.fmt(f),
-        }
-    }
-}
-
-/// Writes bytes as the numbers that they are, however they are cut into pieces.
-struct Numbers<'a> {
-    out: &'a mut dyn Write,
-    unit: Unit,
-    dtype: DType,
-    decimals: bool,
-    /// The start of a number whose other bytes have not come yet.
-    pending: Vec<u8>,
-    first: bool,
-}
-
-impl Numbers<'_> {
-    fn number(&mut self, bytes: &[u8]) -> fmt::Result {
-        self.out.write_str(if self.first { "" } else { ", " })?;
-        self.first = false;
-        let mut wide = [0; 8];
-        wide.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
-        let bits = u64::from_le_bytes(wide);
-        match self.unit {
-            Unit::F32 => write!(self.out, "{}", Float(f32::from_bits(bits as u32))),
-            Unit::F64 => write!(self.out, "{}", Float(f64::from_bits(bits))),
-            Unit::Signed(width) => {
-                let spare = 64 - 8 * width;
-                // Moving the sign bit to the top and back extends it.
-                write!(self.out, "{}", (bits << spare) as i64 >> spare)
-            }
-            Unit::Unsigned(8) => write!(self.out, "{bits}"),
-            Unit::Unsigned(_) => {
-                write!(self.out, "{}", Integer { dtype: self.dtype, bits: bits as i64, decimals: self.decimals })
-            }
-        }
-    }
-}
-
-impl io::Write for Numbers<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let width = self.unit.width();
-        let mut rest = bytes;
-        if !self.pending.is_empty() {
-            let (head, tail) = rest.split_at(rest.len().min(width - self.pending.len()));
-            self.pending.extend_from_slice(head);
-            rest = tail;
-            if self.pending.len() < width {
-                return Ok(bytes.len());
-            }
-            let whole = std::mem::take(&mut self.pending);
-            self.number(&whole).map_err(io::Error::other)?;
-        }
-        let mut chunks = rest.chunks_exact(width);
-        chunks.try_for_each(|number| self.number(number)).map_err(io::Error::other)?;
-        self.pending.extend_from_slice(chunks.remainder());
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }

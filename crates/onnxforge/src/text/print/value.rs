@@ -119,9 +119,8 @@ impl<'a> Known<'a> {
         else {
             return None;
         };
-        let element = |element: &'a ElementType| {
-            element.elem_type.as_deref().filter(|_| element.unknown.0.is_empty())
-        };
+        let element =
+            |element: &'a ElementType| element.elem_type.as_deref().filter(|_| element.unknown.0.is_empty());
         let kinds: [Option<Option<Self>>; 6] = [
             tensor_type.as_deref().map(|tensor| Some(Self::Tensor(tensor, element_type(tensor)?))),
             sparse_tensor_type.as_deref().map(|tensor| Some(Self::Sparse(tensor, element_type(tensor)?))),

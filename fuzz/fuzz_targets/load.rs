@@ -1,0 +1,26 @@
+//! Any bytes: a sound model or an error with one line, in memory that is bounded by the input.
+
+#![no_main]
+
+use libfuzzer_sys::{Corpus, fuzz_target};
+use onnxforge::io::{LoadOptions, load_bytes};
+use onnxforge_fuzz::{Counting, bounded};
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fuzz_target!(|bytes: &[u8]| -> Corpus {
+    let input = bytes.to_vec();
+    match bounded(bytes.len(), || load_bytes(input, None, &LoadOptions::default())) {
+        Ok(model) => {
+            if let Err(broken) = model.validate() {
+                panic!("an invariant does not hold: {broken}");
+            }
+            Corpus::Keep
+        }
+        Err(error) => {
+            assert!(!error.to_string().is_empty());
+            Corpus::Keep
+        }
+    }
+});

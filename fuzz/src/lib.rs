@@ -1,0 +1,83 @@
+//! What the fuzz targets share.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use onnxforge::blob::Blob;
+use onnxforge::proto::schema::ModelProto;
+use onnxforge::proto::wire::{self, WireError};
+
+/// Counts what is allocated.
+pub struct Counting;
+
+static LIVE: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
+
+fn more(bytes: usize) {
+    let live = LIVE.fetch_add(bytes, Relaxed) + bytes;
+    PEAK.fetch_max(live, Relaxed);
+}
+
+// SAFETY: every call goes to the system's allocator as it is.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        more(layout.size());
+        // SAFETY: the caller keeps the contract.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        more(layout.size());
+        // SAFETY: the caller keeps the contract.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, place: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // Both may be there at the same time.
+        more(size);
+        LIVE.fetch_sub(layout.size(), Relaxed);
+        // SAFETY: the caller keeps the contract.
+        unsafe { System.realloc(place, layout, size) }
+    }
+
+    unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
+        LIVE.fetch_sub(layout.size(), Relaxed);
+        // SAFETY: the caller keeps the contract.
+        unsafe { System.dealloc(place, layout) }
+    }
+}
+
+/// Memory that one byte of input may cost: an empty message has two bytes in a file and hundreds in memory, and a list
+/// that grows is there twice.
+const PER_BYTE: usize = 1024;
+const BASE: usize = 1 << 20;
+
+/// Runs `work` and panics where it used memory out of proportion to an input of `bytes` bytes.
+pub fn bounded<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
+    let before = LIVE.load(Relaxed);
+    PEAK.store(before, Relaxed);
+    let result = work();
+    let used = PEAK.load(Relaxed).saturating_sub(before);
+    assert!(used <= BASE + PER_BYTE * bytes, "{used} bytes of memory for {bytes} bytes of input");
+    result
+}
+
+/// Decodes a model.
+pub fn decode(bytes: &[u8]) -> Result<ModelProto, WireError> {
+    wire::decode(&Blob::from(bytes))
+}
+
+/// Encodes a model.
+pub fn encode(model: &ModelProto) -> Vec<u8> {
+    let encoded = wire::encode(model);
+    let announced = encoded.byte_len();
+    let mut bytes = Vec::new();
+    encoded.write_to(&mut bytes).expect("a vector takes everything");
+    assert_eq!(announced, bytes.len() as u64, "the announced length is wrong");
+    bytes
+}
+
+/// Whether two messages are the same; NaNs, which are never equal to themselves, are compared bit by bit.
+pub fn same(a: &ModelProto, b: &ModelProto) -> bool {
+    a == b || (a != &a.clone() && encode(a) == encode(b))
+}

@@ -1,0 +1,308 @@
+"""`onnxforge check` against `onnx.checker`.
+
+* Every model that the ONNX project uses for its tests, and every model of this repository, is valid.
+* Of models that are damaged in one place, `onnx.checker` refuses none that we accept; and where we refuse one that it
+  accepts, the rule is among those that it does not look at.
+"""
+
+import collections
+import json
+import random
+
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+import corpus
+
+# What we refuse and `onnx.checker.check_model` (without shape inference) does not, and what forbids it. Besides, it does
+# not look at training at all.
+STRICTER = {
+    "arity": "IR.md, Nodes: calls of local functions fit their signature, which onnx.checker leaves for later",
+    "attribute-form": "onnx.proto: exactly one value, also for operators without a schema and for defaults of functions",
+    "attribute-missing": "Operators.md: exactly one value attribute of Constant",
+    "attribute-reference": "onnx.proto, ref_attr_name: only in functions, to an attribute of the function, without a value",
+    "attribute-unknown": "IR.md, Functions: attribute and attribute_proto are the signature of a local function",
+    "body-arity": "Operators.md: the bodies of If, Loop, Scan and SequenceMap; shape inference refuses the same",
+    "device-configuration": "onnx.proto: required fields; configuration_id and tensor_name match a name",
+    "dimension": "IR.md, Static tensor shapes: sizes are not negative",
+    "external-data": "ExternalData.md: the length agrees with type and shape; the file holds all of it",
+    "function-identity": "onnx.proto: name and domain identify a function, also below IR version 8",
+    "function-parameter": "IR.md, Functions: names of attributes are distinct, outputs are computed",
+    "ir-feature": "onnx.proto, Version: functions came with IR version 8, overloads with 10",
+    "ir-version": "onnx.proto, Version: versions are positive",
+    "missing-name": "onnx.proto: names of the defaults of functions",
+    "opset-import": "onnx.proto, OperatorSetIdProto: version is present; there is one per domain",
+    "sparse-tensor": "onnx.proto, SparseTensorProto: in the defaults of functions too",
+    "tensor": "IR.md, Tensor Definition: as many elements as the dimensions say, not more; in the field of the type",
+    "type-conflict": "IR.md: the default of an input, and the notes on a value, have its type",
+    "type-form": "onnx.proto, TypeProto: element types exist and are not UNDEFINED, at every depth",
+    "type-mismatch": "IR.md, Nodes: types satisfy the signature of the operator; shape inference refuses the same",
+    "unknown-operator": "IR.md, Operators: also in the preview domains",
+}
+
+
+UNREADABLE = {"problems": [{"rule": "unreadable", "severity": "error"}]}
+
+
+def verdicts(forge, paths, may_be_unreadable=False):
+    """What the command says about each file."""
+    reports = []
+    for path, outcome in zip(paths, forge.many([("check", path, "--json") for path in paths])):
+        outcome.orderly()
+        if outcome.code == 2 and may_be_unreadable:
+            reports.append(UNREADABLE)
+            continue
+        assert outcome.code in (0, 1), str(outcome)
+        report = json.loads(outcome.out)
+        assert report["schema"] == 1 and report["valid"] == (outcome.code == 0), str(outcome)
+        errors = [problem for problem in report["problems"] if problem["severity"] == "error"]
+        assert report["valid"] == (not errors), str(outcome)
+        reports.append(report)
+    return reports
+
+
+def assert_valid(forge, paths):
+    wrong = [
+        f"{path.name}: {problem['place']}: {problem['message']}"
+        for path, report in zip(paths, verdicts(forge, paths))
+        for problem in report["problems"]
+        if problem["severity"] == "error"
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_models_of_the_repository_are_valid(forge):
+    assert_valid(forge, corpus.repository_models())
+
+
+def test_the_models_of_the_onnx_package_are_valid(forge):
+    assert_valid(forge, corpus.wheel_models())
+
+
+@pytest.fixture(scope="module")
+def node_cases(tmp_path_factory):
+    paths = corpus.write_node_cases(tmp_path_factory.mktemp("nodes"))
+    assert len(paths) > 1500
+    return paths
+
+
+def test_the_onnx_node_cases_are_valid_and_not_odd(forge, node_cases):
+    reports = verdicts(forge, node_cases)
+    wrong = [(path.stem, report["problems"]) for path, report in zip(node_cases, reports) if report["problems"]]
+    assert not wrong, wrong[:10]
+
+
+def test_the_zoo_is_valid(forge, tmp_path):
+    skeletons = corpus.zoo_skeletons()
+    if not skeletons:
+        pytest.skip("there is no zoo")
+    assert_valid(forge, [corpus.write_sparse(skeleton, tmp_path / skeleton.stem) for skeleton in skeletons])
+
+
+def test_the_answer_is_in_the_exit_code(forge, tmp_path):
+    model = corpus.parse(corpus.ROOT / "examples/small_cnn.onnx")
+    path = tmp_path / "model.onnx"
+    path.write_bytes(model.SerializeToString())
+    assert forge("check", path).good()
+    model.graph.node[0].input[0] = "nothing"
+    path.write_bytes(model.SerializeToString())
+    outcome = forge("check", path, "--json").orderly()
+    assert outcome.code == 1, str(outcome)
+    [problem] = json.loads(outcome.out)["problems"]
+    assert set(problem) == {"rule", "severity", "place", "message"}
+    assert (problem["rule"], problem["severity"]) == ("dangling-name", "error")
+    assert problem["place"].startswith(f'graph "{model.graph.name}" / node 0 ')
+    path.write_bytes(b"this is no model")
+    forge("check", path, "--json").refused(path.name)
+    forge("check", tmp_path / "absent.onnx", "--json").refused("absent.onnx")
+
+
+def test_missing_external_data_is_reported(forge, tmp_path):
+    path = tmp_path / "model.onnx"
+    path.write_bytes((corpus.ROOT / "tests/data/external_data.onnx").read_bytes())
+    [report] = verdicts(forge, [path])
+    assert {problem["rule"] for problem in report["problems"]} == {"external-data"}
+
+
+def sparse_model():
+    linear = helper.make_sparse_tensor(
+        helper.make_tensor("s", TensorProto.FLOAT, [3], [1.0, 2.0, 3.0]),
+        helper.make_tensor("i", TensorProto.INT64, [3], [1, 5, 7]),
+        [3, 4],
+    )
+    pairs = helper.make_sparse_tensor(
+        helper.make_tensor("t", TensorProto.FLOAT, [2], [1.0, 2.0]),
+        helper.make_tensor("j", TensorProto.INT64, [2, 2], [0, 1, 2, 3]),
+        [3, 4],
+    )
+    graph = helper.make_graph(
+        [helper.make_node("Add", ["x", "s"], ["u"]), helper.make_node("Add", ["u", "t"], ["y"])],
+        "sparse",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [3, 4])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [3, 4])],
+        sparse_initializer=[linear, pairs],
+    )
+    return helper.make_model(graph, ir_version=10, opset_imports=[helper.make_opsetid("", 18)])
+
+
+def function_model():
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("local", 1)]
+    leak = helper.make_node("LeakyRelu", ["x"], ["y"])
+    leak.attribute.add(name="alpha", type=onnx.AttributeProto.FLOAT, ref_attr_name="slope")
+    inner = helper.make_function("local", "Inner", ["x"], ["y"], [leak], opsets[:1], attributes=["slope"])
+    outer = helper.make_function(
+        "local",
+        "Outer",
+        ["a", "b"],
+        ["c"],
+        [helper.make_node("Add", ["a", "b"], ["t"]), helper.make_node("Inner", ["t"], ["c"], domain="local")],
+        opsets,
+        attributes=["unused"],
+        attribute_protos=[helper.make_attribute("count", 3)],
+    )
+    graph = helper.make_graph(
+        [
+            helper.make_node("Outer", ["x", "w"], ["u"], domain="local", unused=1.0),
+            helper.make_node("Inner", ["u"], ["y"], domain="local", slope=0.5),
+        ],
+        "calls",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2])],
+        [helper.make_tensor("w", TensorProto.FLOAT, [2], [1.0, 2.0])],
+    )
+    return helper.make_model(graph, functions=[outer, inner], ir_version=9, opset_imports=opsets)
+
+
+# Node cases with bodies, sequences, optionals, old operators and other domains.
+CASES = """
+    test_loop11 test_loop13_seq test_loop16_seq_none test_if test_if_seq test_if_opt test_scan_sum test_scan9_sum
+    test_sequence_map_add_1_sequence_1_tensor test_batchnorm_example_training_mode test_constant
+    test_conv_with_strides_padding test_gru_defaults test_optional_get_element_sequence test_clip test_adam
+    test_ai_onnx_ml_label_encoder_tensor_mapping test_training_dropout_default test_concat_2d_axis_0
+    test_layer_normalization_2d_axis0_expanded test_range_float_type_positive_delta_expanded
+""".split()
+
+
+def sound_models(node_cases):
+    """Small models of every kind, as bytes by name."""
+    paths = [path for path in corpus.repository_models() if path.stat().st_size < 30_000]
+    paths += [path for path in node_cases if path.stem in CASES]
+    models = {path.name: path.read_bytes() for path in paths}
+    models["sparse"] = sparse_model().SerializeToString()
+    models["functions"] = function_model().SerializeToString()
+    return models
+
+
+class Damage:
+    """Changes one thing in a message, chosen so that rare fields are hit as often as frequent ones."""
+
+    def __init__(self, seed):
+        self.random = random.Random(seed)
+
+    def __call__(self, model):
+        places = collections.defaultdict(list)
+        texts = []
+        for message in corpus.messages(model):
+            for field, value in message.ListFields():
+                places[message.DESCRIPTOR.name, field.name].append((message, field))
+                if field.type == field.TYPE_STRING:
+                    texts.extend(value if field.is_repeated else [value])
+        message, field = self.random.choice(places[self.random.choice(sorted(places))])
+        if self.random.random() < 0.1:
+            self.fill(message, texts)
+        elif field.is_repeated:
+            self.change_list(message, field, texts)
+        elif field.type == field.TYPE_MESSAGE or self.random.random() < 0.3:
+            message.ClearField(field.name)
+        else:
+            setattr(message, field.name, self.other(field, getattr(message, field.name), texts))
+        return f"{message.DESCRIPTOR.name}.{field.name}"
+
+    def fill(self, message, texts):
+        """Gives a value to a field that has none."""
+        present = {field.name for field, _ in message.ListFields()}
+        absent = [field for field in message.DESCRIPTOR.fields if field.name not in present]
+        if not absent:
+            return message.Clear()
+        field = self.random.choice(absent)
+        empty = {field.TYPE_STRING: "", field.TYPE_BYTES: b"", field.TYPE_FLOAT: 0.0}.get(field.type, 1)
+        if field.type == field.TYPE_MESSAGE:
+            value = getattr(message, field.name)
+            value.add() if field.is_repeated else value.SetInParent()
+        elif field.is_repeated:
+            getattr(message, field.name).append(self.other(field, empty, texts))
+        else:
+            setattr(message, field.name, self.other(field, empty, texts))
+
+    def change_list(self, message, field, texts):
+        values = getattr(message, field.name)
+        index, other = self.random.randrange(len(values)), self.random.randrange(len(values))
+        action = self.random.choice(["remove", "repeat", "swap", "edit", "clear"])
+        if action == "clear" and len(values) < 4:
+            message.ClearField(field.name)
+        elif action == "repeat":
+            values.extend([values[index]])
+        elif action == "swap" and index != other:
+            kept = [type(value).FromString(value.SerializeToString()) for value in values] \
+                if field.type == field.TYPE_MESSAGE else list(values)  # fmt: skip
+            kept[index], kept[other] = kept[other], kept[index]
+            del values[:]
+            values.extend(kept)
+        elif action == "edit" and field.type != field.TYPE_MESSAGE:
+            values[index] = self.other(field, values[index], texts)
+        else:
+            del values[index]
+
+    def other(self, field, value, texts):
+        """A value that is near the old one, or that means something."""
+        if field.type == field.TYPE_STRING:
+            return self.random.choice(["", value + "x", self.random.choice(texts)])
+        if field.type == field.TYPE_BYTES:
+            return self.random.choice([b"", value[:-1], value + b"\1", b"\xff" + value])
+        if field.type == field.TYPE_ENUM:
+            return self.random.choice([known.number for known in field.enum_type.values])
+        if field.type in (field.TYPE_FLOAT, field.TYPE_DOUBLE, field.TYPE_UINT64):
+            return value + 1
+        return self.random.choice([0, 1, 2, -1, -5, 100, value + 1, value - 1, value * 2])
+
+
+def refused(path):
+    """Why `onnx.checker` refuses a model, if it does."""
+    try:
+        onnx.checker.check_model(path, full_check=False)
+    except Exception as error:
+        return str(error)
+    return None
+
+
+def test_damaged_models_are_refused_where_onnx_refuses_them(forge, node_cases, tmp_path):
+    sound = sound_models(node_cases)
+    for path in corpus.ROOT.glob("tests/data/*.data"):
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    damage = Damage(seed=20)
+    cases = []
+    while len(cases) < 1500:
+        name = damage.random.choice(sorted(sound))
+        model = onnx.ModelProto.FromString(sound[name])
+        try:
+            what = damage(model)
+        except (ValueError, OverflowError):  # a value that the field does not take
+            continue
+        path = tmp_path / f"{len(cases)}.onnx"
+        path.write_bytes(model.SerializeToString())
+        cases.append((path, f"{name}: {what}", refused(str(path))))
+
+    reports = verdicts(forge, [path for path, _, _ in cases], may_be_unreadable=True)
+    missed, unexpected, both = [], [], 0
+    for (path, what, why), report in zip(cases, reports):
+        errors = [problem for problem in report["problems"] if problem["severity"] == "error"]
+        both += bool(why and errors)
+        if why and not errors:
+            missed.append(f"{path.name} ({what}): {why.splitlines()[0]}")
+        rules = {error["rule"] for error in errors if not error.get("place", "").startswith("training ")}
+        if not why and rules - set(STRICTER):
+            unexpected.append(f"{path.name} ({what}): {errors}")
+    assert not missed, "\n".join(missed)
+    assert not unexpected, "\n".join(unexpected)
+    assert both > 500, "the damage is too harmless to compare anything"

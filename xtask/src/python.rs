@@ -1,0 +1,66 @@
+//! A virtual environment of our own in `.venv/`, with exactly what `tests/python/requirements.txt` pins.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::step::{output, root, step};
+
+const REQUIREMENTS: &str = "tests/python/requirements.txt";
+
+/// Python in the environment, whether or not that exists.
+pub fn interpreter() -> PathBuf {
+    let inside = if cfg!(windows) { "Scripts/python.exe" } else { "bin/python" };
+    root().join(".venv").join(inside)
+}
+
+/// Makes the environment, or brings it up to date; Python in it.
+pub fn environment() -> Result<PathBuf> {
+    let folder = root().join(".venv");
+    let python = interpreter();
+    // The requirements as they were last installed.
+    let stamp = folder.join("installed.txt");
+    let wanted = std::fs::read_to_string(root().join(REQUIREMENTS)).with_context(|| REQUIREMENTS)?;
+    let works = Command::new(&python).args(["-c", ""]).output().is_ok_and(|done| done.status.success());
+    if works && std::fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
+        return Ok(python);
+    }
+    if !works {
+        create(&folder)?;
+    }
+    // Without a stamp an installation that fails half-way is done again.
+    drop(std::fs::remove_file(&stamp));
+    let mut install = Command::new(&python);
+    install.current_dir(root());
+    install.args(["-m", "pip", "install", "--disable-pip-version-check"]);
+    install.args(["--quiet", "--requirement", REQUIREMENTS]);
+    step("install Python packages", &mut install)?;
+    std::fs::write(&stamp, wanted).with_context(|| stamp.display().to_string())?;
+    Ok(python)
+}
+
+fn create(folder: &Path) -> Result<()> {
+    let system = std::env::var_os("PYTHON").unwrap_or_else(|| "python3".into());
+    let version = output(Command::new(&system).args([
+        "-c",
+        "import sys; print('%d.%d' % sys.version_info[:2]); sys.exit(sys.version_info < (3, 11))",
+    ]))
+    .with_context(|| {
+        format!(
+            "the Python tests need Python 3.11 or later, and {} is not that; install it, name it in the \
+             environment variable PYTHON, or leave these tests out with --no-python",
+            system.to_string_lossy()
+        )
+    })?;
+    let mut venv = Command::new(&system);
+    venv.args(["-m", "venv", "--clear"]).arg(folder);
+    let title = format!("make .venv with Python {}", version.trim());
+    step(&title, &mut venv)?;
+    ensure!(
+        interpreter().exists(),
+        "{} has no interpreter; is the venv module of Python installed?",
+        folder.display()
+    );
+    Ok(())
+}

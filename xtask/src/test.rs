@@ -1,0 +1,28 @@
+//! `cargo xtask test`: every test there is.
+
+use std::process::Command;
+
+use anyhow::Result;
+
+use crate::step::{build_cli, cargo, root, step, step_or};
+
+/// Exit code of pytest when no test matches.
+const NO_TESTS: i32 = 5;
+
+pub fn run(filter: Option<&str>, python: bool) -> Result<()> {
+    // First what can be missing on a new machine, so that it is said before minutes of building.
+    let python = if python { Some(crate::python::environment()?) } else { None };
+    let mut rust = cargo(&["test", "--workspace"]);
+    rust.args(filter);
+    step("Rust tests", &mut rust)?;
+    let Some(python) = python else { return Ok(()) };
+    let binary = build_cli()?;
+    let mut pytest = Command::new(python);
+    pytest.current_dir(root()).env("ONNXFORGE_BIN", binary);
+    pytest.args(["-m", "pytest", "tests/python", "--durations=5"]);
+    if let Some(filter) = filter {
+        pytest.args(["-k", filter]);
+    }
+    let also_good: &[i32] = if filter.is_some() { &[NO_TESTS] } else { &[] };
+    step_or("Python tests", &mut pytest, also_good)
+}
