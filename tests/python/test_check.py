@@ -15,24 +15,24 @@ from onnx import TensorProto, helper
 
 import corpus
 
-# What we refuse and `onnx.checker.check_model` (without shape inference) does not, and what forbids it. Besides, it does
-# not look at training at all.
+# What we refuse and `onnx.checker.check_model` (without shape inference) does not, and what forbids it.
+# Besides, it does not look at training at all.
 STRICTER = {
     "arity": "IR.md, Nodes: calls of local functions fit their signature, which onnx.checker leaves for later",
-    "attribute-form": "onnx.proto: exactly one value, also for operators without a schema and for defaults of functions",
+    "attribute-form": "onnx.proto: exactly one value, also without a schema and for defaults of functions",
     "attribute-missing": "Operators.md: exactly one value attribute of Constant",
-    "attribute-reference": "onnx.proto, ref_attr_name: only in functions, to an attribute of the function, without a value",
+    "attribute-reference": "onnx.proto, ref_attr_name: only in functions, to their attributes, without a value",
     "attribute-unknown": "IR.md, Functions: attribute and attribute_proto are the signature of a local function",
     "body-arity": "Operators.md: the bodies of If, Loop, Scan and SequenceMap; shape inference refuses the same",
     "device-configuration": "onnx.proto: required fields; configuration_id and tensor_name match a name",
     "dimension": "IR.md, Static tensor shapes: sizes are not negative",
-    "external-data": "ExternalData.md: the length agrees with type and shape; the file holds all of it",
+    "external-data": "ExternalData.md: length and file fit type and shape; our own: tensors share all bytes or none",
     "function-identity": "onnx.proto: name and domain identify a function, also below IR version 8",
     "function-parameter": "IR.md, Functions: names of attributes are distinct, outputs are computed",
     "ir-feature": "onnx.proto, Version: functions came with IR version 8, overloads with 10",
     "ir-version": "onnx.proto, Version: versions are positive",
     "missing-name": "onnx.proto: names of the defaults of functions",
-    "opset-import": "onnx.proto, OperatorSetIdProto: version is present; there is one per domain",
+    "opset-import": "onnx.proto, OperatorSetIdProto: version is present; two versions contradict each other",
     "sparse-tensor": "onnx.proto, SparseTensorProto: in the defaults of functions too",
     "tensor": "IR.md, Tensor Definition: as many elements as the dimensions say, not more; in the field of the type",
     "type-conflict": "IR.md: the default of an input, and the notes on a value, have its type",

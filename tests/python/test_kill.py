@@ -93,13 +93,17 @@ def restore(original, folder):
         copy(file, folder / file.name)
 
 
-def attempt(forge, source, target, mode, delay):
-    """Starts a save and kills it after `delay`; whether it had ended by then."""
-    process = forge.start("save", source, "-o", target, "--external", mode)
-    try:
-        process.wait(delay)
-    except subprocess.TimeoutExpired:
-        pass
+def attempt(process, folder, delay):
+    """Kills a save after `delay`, or, without one, at the first change that can be seen; whether it had ended by then."""
+    if delay is None:
+        before = names(folder)
+        while process.poll() is None and names(folder) == before:
+            pass
+    else:
+        try:
+            process.wait(delay)
+        except subprocess.TimeoutExpired:
+            pass
     ended = process.poll() is not None
     process.kill()
     _, err = process.communicate()
@@ -108,15 +112,16 @@ def attempt(forge, source, target, mode, delay):
     return ended
 
 
-def delays(points, full, results):
-    """First evenly over the whole save, then where the old model turns into the new one."""
-    for number in range(points // 2):
-        yield full * 1.2 * number / (points // 2 - 1)
-    for number in range(points - points // 2):
-        old = max([delay for delay, outcome in results if outcome == "old"], default=0)
-        new = min([delay for delay, outcome in results if outcome == "new"], default=2 * full)
-        low, high = min(old, new), max(old, new)
-        yield low + (high - low) * (number % 5 + 0.5) / 5
+def names(folder):
+    """The files in plain sight, and which file each name stands for."""
+    return {entry.name: entry.inode() for entry in os.scandir(folder) if not entry.name.startswith(".")}
+
+
+def delays(points, full):
+    """Evenly over a save and a bit longer; then, again and again, the moment at which files take their places."""
+    spread = points * 3 // 5
+    for number in range(points):
+        yield full * 1.2 * number / (spread - 1) if number < spread else None
 
 
 def state(folder):
@@ -156,8 +161,9 @@ def test_kill(forge, models, tmp_path, case):
     results = []
     restore(original, target.parent)
     before = state(target.parent)
-    for delay in delays(case.points, full, results):
-        ended = attempt(forge, source, target, case.mode, delay)
+    for delay in delays(case.points, full):
+        process = forge.start("save", source, "-o", target, "--external", case.mode)
+        ended = attempt(process, target.parent, delay)
         after = state(target.parent)
         results.append((delay, "old" if after == before else outcome()))
         assert not ended or results[-1][1] == "new"

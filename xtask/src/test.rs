@@ -19,7 +19,7 @@ pub fn run(filter: Option<&str>, python: bool) -> Result<()> {
     let binary = build_cli()?;
     let mut pytest = Command::new(python);
     pytest.current_dir(root()).env("ONNXFORGE_BIN", binary);
-    pytest.args(["-m", "pytest", "tests/python", "--durations=5"]);
+    pytest.args(["-m", "pytest", "tests/python", "--durations=5", "-p", "no:cacheprovider"]);
     if let Some(filter) = filter {
         pytest.args(["-k", filter]);
     }

@@ -21,15 +21,14 @@ pub struct MappedFile {
 impl MappedFile {
     /// Opens and maps `path`. An empty file needs no map and has none.
     pub fn open(path: &Path) -> io::Result<Self> {
+        regular(&std::fs::metadata(path)?)?;
         Self::from_file(path.to_owned(), File::open(path)?)
     }
 
     /// Maps an already open file; `path` is remembered for messages and for comparing places.
     pub fn from_file(path: PathBuf, file: File) -> io::Result<Self> {
         let metadata = file.metadata()?;
-        if !metadata.is_file() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
-        }
+        regular(&metadata)?;
         let map = if metadata.len() == 0 {
             None
         } else {
@@ -55,5 +54,14 @@ impl MappedFile {
     /// Every byte of the file.
     pub fn bytes(&self) -> &[u8] {
         self.map.as_deref().unwrap_or_default()
+    }
+}
+
+/// Refuses what is not a file: opening a pipe would wait for ever.
+pub(crate) fn regular(metadata: &std::fs::Metadata) -> io::Result<()> {
+    if metadata.is_file() {
+        Ok(())
+    } else {
+        Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"))
     }
 }

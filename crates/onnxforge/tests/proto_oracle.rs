@@ -240,6 +240,25 @@ where
     !expected.is_empty()
 }
 
+/// Most changes leave something that `prost` reads and that is worth comparing.
+#[test]
+fn changes_leave_something_to_compare() {
+    use onnxforge::proto::schema;
+    let mut compared = 0;
+    for seed in 0..500u32 {
+        let bytes: Vec<u8> =
+            (0..200u32).map(|i| (seed.wrapping_add(i).wrapping_mul(2_654_435_761) >> 11) as u8).collect();
+        let message = oracle::GraphProto::make(&mut Source::new(&bytes));
+        let mut fields = fields::parse(&prost::Message::encode_to_vec(&message)).unwrap();
+        fields::mutate(&mut fields, &mut Choices(bytes[100..].iter()));
+        compared += u32::from(judged::<oracle::GraphProto, schema::GraphProto>(
+            "GraphProto",
+            &fields::encode(&fields),
+        ));
+    }
+    assert!((200..500).contains(&compared), "{compared} of 500");
+}
+
 /// Every repeated scalar: message by its number, the field's number and wire type.
 fn lists(runs: &[(bool, Vec<u64>)]) {
     fn list<P, M>(name: &str, number: u32, element: u8, runs: &[(bool, Vec<u64>)])

@@ -2,8 +2,9 @@
 //!
 //! The checker works on the message as it was read, because names are a property of the file: a model that breaks the
 //! rules has no meaning, but it can still be looked at whole. It never stops at the first problem. A problem is an
-//! [`Severity::Error`] when the standard forbids it; everything that onnx's own checker refuses is one, and so is what
-//! that checker does not look at: types, bodies, calls of local functions, training, devices.
+//! [`Severity::Error`] when the standard forbids it. Everything that onnx's own checker refuses is one, except for its
+//! limits on the number of functions and the depth of their calls, which the standard does not know; and so is what that
+//! checker does not look at: types, bodies, calls of local functions, training, devices.
 //!
 //! Time is linear in the model but for sorting out names in nested bodies, memory a small multiple of the message.
 

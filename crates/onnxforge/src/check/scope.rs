@@ -154,7 +154,8 @@ impl<'m> Checker<'m> {
         self.order(here);
     }
 
-    /// Resolves the name that is read as this input here. Gives its declared type; `None` when there is none, or nothing of that name.
+    /// Resolves the name that is read as this input here. Gives its declared type; `None` when none is declared, or when
+    /// nothing has that name.
     pub(super) fn read(&mut self, name: &'m str, input: usize, here: &Here<'_>) -> Option<Kind> {
         let mut early = None;
         let scopes = self.outer.iter_mut().chain([&mut self.scope]);

@@ -235,7 +235,7 @@ impl<'m> Checker<'m> {
                 self.warning(Rule::TypeForm, here, "the element type is missing");
             }
             (Some(code), None) => {
-                self.error(Rule::TypeForm, here, format!("element type {code} does not exist"))
+                self.error(Rule::TypeForm, here, format!("element type {code} does not exist"));
             }
         }
         for (axis, dim) in ty.shape.iter().flat_map(|shape| shape.dim.iter().enumerate()) {

@@ -5,7 +5,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use crate::blob::Blob;
-use crate::mmap::MappedFile;
+use crate::mmap::{MappedFile, regular};
 use crate::proto::Str;
 use crate::proto::schema::StringStringEntryProto;
 
@@ -217,6 +217,7 @@ fn open_inside(folder: &Path, location: &str, policy: LinkPolicy) -> Result<Mapp
     if !policy.follow && !real.starts_with(&inside) {
         return Err(escape("a symbolic link leads out of the model's folder; --follow-links accepts it"));
     }
+    real.metadata().and_then(|metadata| regular(&metadata)).map_err(open_error)?;
     let file = std::fs::File::open(&real).map_err(open_error)?;
     #[cfg(unix)]
     {

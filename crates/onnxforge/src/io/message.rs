@@ -1,6 +1,6 @@
 //! Models to messages: the reverse of loading, node by node and in file order.
 
-use super::tensor::{Place, to_proto as tensor_to_proto};
+use super::tensor::{Place, attached, to_proto as tensor_to_proto};
 use crate::ir::model::Model;
 use crate::ir::node::{Attr, AttrValue, Node, SparseTensor};
 use crate::ir::scope::{Listed, ScopeKind};
@@ -12,6 +12,7 @@ use crate::proto::schema::{
     AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, SparseTensorProto, TensorProto,
     ValueInfoProto,
 };
+use crate::proto::walk::{walk, walk_function};
 
 /// Decides where the elements of each tensor go.
 pub type Placement<'a> = dyn FnMut(&Tensor) -> Result<Place, TensorError> + 'a;
@@ -20,10 +21,12 @@ pub type Placement<'a> = dyn FnMut(&Tensor) -> Result<Place, TensorError> + 'a;
 pub fn to_message(model: &Model, place: &mut Placement<'_>) -> Result<ModelProto, TensorError> {
     let mut writer = Writer { model, place };
     let mut message = model.header().clone();
+    let mut failure = None;
+    walk(&mut message, &mut |tensor: &mut TensorProto| writer.verbatim(tensor, &mut failure));
     message.graph = Some(Box::new(writer.graph(model.main())?));
     message.functions =
         model.functions().iter().map(|&scope| writer.function(scope)).collect::<Result<_, _>>()?;
-    Ok(message)
+    failure.map_or(Ok(message), Err)
 }
 
 /// The message with every tensor's elements in it.
@@ -63,11 +66,44 @@ impl Writer<'_, '_> {
             return Ok(FunctionProto::default());
         };
         let mut function = (**rest).clone();
-        function.node = self.nodes(scope)?;
+        let mut failure = None;
+        walk_function(&mut function, &mut |tensor: &mut TensorProto| self.verbatim(tensor, &mut failure));
+        if let Some(error) = failure {
+            return Err(error);
+        }
+        // A function has no list of constants; nodes make them.
+        for (value, constant) in self.model.initializers_in(scope) {
+            function.node.push(self.constant_node(value, constant)?);
+        }
+        function.node.extend(self.nodes(scope)?);
         function.input = entry.inputs().iter().map(|port| self.name(port.value)).collect();
         function.output = entry.outputs().iter().map(|port| self.name(port.value)).collect();
         function.value_info = self.infos(scope);
         Ok(function)
+    }
+
+    fn constant_node(&mut self, value: ValueId, constant: &Constant) -> Result<NodeProto, TensorError> {
+        let (name, payload) = match constant {
+            Constant::Dense(tensor) => ("value", AttrValue::Tensor(tensor.clone())),
+            Constant::Sparse(sparse) => ("sparse_value", AttrValue::Sparse(sparse.clone())),
+        };
+        Ok(NodeProto {
+            output: vec![self.name(value)],
+            op_type: Some("Constant".into()),
+            attribute: vec![self.attribute(&Attr::new(name, payload))?],
+            ..NodeProto::default()
+        })
+    }
+
+    /// Places a tensor that is kept in its message, outside of the IR.
+    fn verbatim(&mut self, proto: &mut TensorProto, failure: &mut Option<TensorError>) {
+        let placed =
+            attached(proto).and_then(|tensor| tensor.map(|tensor| self.tensor(&tensor, None)).transpose());
+        match placed {
+            Ok(Some(placed)) => *proto = placed,
+            Ok(None) => {}
+            Err(error) => *failure = Some(error),
+        }
     }
 
     fn name(&self, value: ValueId) -> Str {
@@ -190,7 +226,7 @@ impl Writer<'_, '_> {
                 *kind
             }
         };
-        proto.r#type = (!notes.untyped).then_some(kind);
+        proto.r#type = notes.written_kind.unwrap_or(Some(kind));
         Ok(proto)
     }
 

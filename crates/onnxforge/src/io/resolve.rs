@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::external::ExternalFiles;
 use super::model_error::{ModelError, ModelErrorKind};
-use super::tensor::from_proto as tensor_from_proto;
+use super::tensor::{attach, from_proto as tensor_from_proto};
 use crate::ir::build::{Builder, Cycle, SourceNode};
 use crate::ir::model::Model;
 use crate::ir::node::{NodeNotes, Op, SparseTensor, normal_domain};
@@ -18,6 +18,7 @@ use crate::proto::Str;
 use crate::proto::schema::{
     FunctionProto, GraphProto, ModelProto, NodeProto, SparseTensorProto, TensorProto, ValueInfoProto,
 };
+use crate::proto::walk::{walk, walk_function};
 pub use attribute::{filled_kinds, kind_name};
 
 type Result<T, E = ModelError> = std::result::Result<T, E>;
@@ -27,6 +28,7 @@ pub fn from_message(mut message: ModelProto, files: &mut ExternalFiles) -> Resul
     let mut graph = *message.graph.take().ok_or(ModelErrorKind::NoGraph)?;
     let functions = std::mem::take(&mut message.functions);
     let training = training_names(&message);
+    walk(&mut message, &mut |tensor: &mut TensorProto| attach(tensor, files));
     let parts = GraphParts::take(&mut graph);
     let name = graph.name.clone().unwrap_or_default();
     let mut loader =
@@ -163,6 +165,7 @@ impl Loader<'_> {
         let outputs = std::mem::take(&mut function.output);
         let nodes = std::mem::take(&mut function.node);
         let infos = std::mem::take(&mut function.value_info);
+        walk_function(function, &mut |tensor: &mut TensorProto| attach(tensor, self.files));
         let scope = self.builder.scope(ScopeKind::Function(Box::new(std::mem::take(function))), None);
         self.names.push(HashMap::new());
         let bare = |name: &Str| ValueInfoProto { name: Some(name.clone()), ..ValueInfoProto::default() };

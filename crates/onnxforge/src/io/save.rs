@@ -88,7 +88,7 @@ pub fn save_with(
     progress: &dyn Progress,
 ) -> Result<Saved, SaveError> {
     let tensor_error = |source| SaveError::Tensor { path: path.to_owned(), source };
-    let mut plan = DataPlan::new(path, options.external, model);
+    let mut plan = DataPlan::new(path, options.external, model)?;
     let message = to_message(model, &mut |tensor| plan.place(tensor)).map_err(tensor_error)?;
     let encoded = wire::encode(&message);
     drop(message);
@@ -102,20 +102,19 @@ pub fn save_with(
 
     // All files are written in full before the first one takes its place.
     let size = encoded.byte_len();
-    progress.begin("writing", plan.files.iter().map(|file| file.end).sum::<u64>() + size);
-    let mut staged = Vec::new();
-    for file in &plan.files {
-        staged.push(file.write(progress)?);
-    }
-    staged.push(Staged::write(path, size, progress, |out| {
-        encoded.pieces().try_for_each(|piece| out.copy(&piece))
-    })?);
+    let total = plan.files.iter().fold(size, |total, file| total.saturating_add(file.end));
+    progress.begin("writing", total);
+    let written = plan.files.iter().map(|file| file.write(progress)).collect::<Result<Vec<_>, _>>().and_then(
+        |mut staged| {
+            staged.push(Staged::write(path, size, progress, |out| {
+                encoded.pieces().try_for_each(|piece| out.copy(&piece))
+            })?);
+            Ok(staged)
+        },
+    );
     progress.end();
 
-    let mut saved = Saved::default();
-    for file in staged {
-        saved.files.push(file.persist()?);
-    }
+    let saved = Staged::persist_all(written?)?;
     for old in plan.obsolete {
         // The new model does not need it and the old one is gone; leaving it behind is no error.
         drop(std::fs::remove_file(old));
@@ -132,13 +131,18 @@ pub fn save_message(message: &ModelProto, path: &Path) -> Result<Saved, SaveErro
     }
     let staged =
         Staged::write(path, size, &Silent, |out| encoded.pieces().try_for_each(|piece| out.copy(&piece)))?;
-    staged.persist().map(|file| Saved { files: vec![file] })
+    Staged::persist_all(vec![staged])
 }
 
 /// Encodes `model` with all weights in it.
 pub fn to_bytes(model: &Model) -> Result<Vec<u8>, TensorError> {
     let message = to_inline_message(model)?;
     let encoded = wire::encode(&message);
+    if encoded.byte_len() >= MESSAGE_LIMIT {
+        return Err(TensorError::Unavailable(
+            "the model would have 2 GiB or more, the limit of the format".into(),
+        ));
+    }
     let mut bytes = Vec::with_capacity(encoded.byte_len() as usize);
     encoded.write_to(&mut bytes).map_err(|error| TensorError::Unavailable(error.to_string().into()))?;
     Ok(bytes)

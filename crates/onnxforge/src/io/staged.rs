@@ -8,7 +8,7 @@ use std::sync::mpsc::SyncSender;
 use tempfile::NamedTempFile;
 
 use super::load::folder_of;
-use super::save::SaveError;
+use super::save::{SaveError, Saved};
 use crate::blob::{Blob, Payload};
 use crate::progress::Progress;
 
@@ -40,10 +40,13 @@ impl Staged {
             let mut builder = tempfile::Builder::new();
             builder.prefix(&prefix).suffix(".tmp");
             #[cfg(unix)]
-            builder.permissions(permissions(target));
+            builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
             let file = builder.tempfile_in(&folder)?;
-            let handle = file.reopen()?;
-            let early = handle.try_clone()?;
+            if let Ok(replaced) = std::fs::metadata(target) {
+                file.as_file().set_permissions(replaced.permissions())?;
+            }
+            let handle = file.as_file().try_clone()?;
+            let early = file.as_file().try_clone()?;
             std::thread::scope(|threads| {
                 // What is written starts on its way to the disk while the rest is still being copied.
                 let (written, more) = std::sync::mpsc::sync_channel::<()>(1);
@@ -66,23 +69,19 @@ impl Staged {
         }
     }
 
-    /// Puts the file in its place, for good.
-    pub fn persist(self) -> Result<(PathBuf, u64), SaveError> {
-        let Self { file, target, size } = self;
-        file.persist(&target)
-            .map_err(|error| SaveError::Write { path: target.clone(), source: error.error })?;
-        sync_folder(&folder_of(&target));
-        Ok((target, size))
+    /// Puts complete files in their places, for good. If one cannot be placed, those before it go again.
+    pub fn persist_all(files: Vec<Self>) -> Result<Saved, SaveError> {
+        let mut saved = Saved::default();
+        for Self { file, target, size } in files {
+            if let Err(error) = file.persist(&target) {
+                saved.files.iter().for_each(|(path, _)| drop(std::fs::remove_file(path)));
+                return Err(SaveError::Write { path: target, source: error.error });
+            }
+            sync_folder(&folder_of(&target));
+            saved.files.push((target, size));
+        }
+        Ok(saved)
     }
-}
-
-/// A replaced file keeps its permissions; a new one gets the usual ones.
-#[cfg(unix)]
-fn permissions(target: &Path) -> std::fs::Permissions {
-    use std::os::unix::fs::PermissionsExt;
-    std::fs::metadata(target)
-        .map(|metadata| metadata.permissions())
-        .unwrap_or_else(|_| std::fs::Permissions::from_mode(0o666))
 }
 
 /// Makes renames in `folder` last through a power cut, where the system can do that.
@@ -115,6 +114,16 @@ impl Output<'_> {
     /// Goes on at `offset`, which is not before the current place; what lies between is zero.
     pub fn skip_to(&mut self, offset: u64) -> io::Result<()> {
         self.buffer.seek(io::SeekFrom::Start(offset)).map(drop)
+    }
+
+    /// Makes the file `length` bytes long.
+    pub fn end_at(&mut self, length: u64) -> io::Result<()> {
+        self.buffer.flush()?;
+        if self.buffer.get_ref().metadata()?.len() == length {
+            Ok(())
+        } else {
+            self.buffer.get_ref().set_len(length)
+        }
     }
 
     /// Writes a payload; mapped bytes go from file to file inside the kernel where the system can do that.

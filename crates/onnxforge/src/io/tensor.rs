@@ -150,6 +150,37 @@ pub fn from_proto(proto: TensorProto, files: &mut ExternalFiles) -> Result<Tenso
     Ok(tensor.with_storage(storage).with_notes(notes))
 }
 
+/// Gives a tensor that stays in its message the bytes of its external data, beside the entries that say where they are.
+/// Such a message exists in memory only; [`attached`] is the way back.
+pub fn attach(proto: &mut TensorProto, files: &mut ExternalFiles) {
+    if proto.data_location != Some(EXTERNAL) {
+        return;
+    }
+    let shape: Option<Vec<usize>> = proto.dims.iter().map(|&dim| usize::try_from(dim).ok()).collect();
+    let dtype = DType::from_code(proto.data_type.unwrap_or(0));
+    let needed = dtype.zip(shape.as_deref().and_then(element_count)).and_then(|(dtype, n)| dtype.byte_len(n));
+    if let (Some(needed), Ok(reference)) = (needed, Reference::parse(&proto.external_data)) {
+        proto.raw_data = files.read(&reference, needed as u64).ok().map(Payload::Bytes);
+    }
+}
+
+/// The tensor that [`attach`] gave its bytes; `None` for one that is stored in its message.
+pub fn attached(proto: &TensorProto) -> Result<Option<Tensor>, TensorError> {
+    if proto.data_location != Some(EXTERNAL) {
+        return Ok(None);
+    }
+    if proto.raw_data.is_none() {
+        let name = proto.name.as_deref().unwrap_or_default();
+        return Err(TensorError::Unavailable(
+            format!("external data of tensor {name:?} cannot be read").into(),
+        ));
+    }
+    let inside = TensorProto { data_location: None, external_data: Vec::new(), ..proto.clone() };
+    let tensor = from_proto(inside, &mut ExternalFiles::default())
+        .map_err(|error| TensorError::Unavailable(error.to_string().into()))?;
+    Ok(Some(tensor.with_storage(Storage::External(proto.external_data.clone().into()))))
+}
+
 /// The low bytes of `values`, each of which must lie between `low` and `high`.
 fn narrow(
     values: impl Iterator<Item = i128>,

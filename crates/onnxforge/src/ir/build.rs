@@ -70,7 +70,7 @@ impl Builder {
 
     fn value(&mut self, name: Str, def: Def) -> ValueId {
         self.model.names.take(name.clone());
-        self.model.values.push(Value { name, def, uses: Vec::new(), info: None })
+        self.model.values.push(Value::new(name, def))
     }
 
     pub fn input(&mut self, scope: ScopeId, name: Str, info: ValueInfoProto) -> ValueId {
@@ -111,6 +111,7 @@ impl Builder {
             op,
             scope,
             name,
+            slots: vec![0; inputs.len()],
             inputs,
             outputs,
             attrs: Vec::new(),
@@ -131,7 +132,7 @@ impl Builder {
         model.scopes[scope].node_count += 1;
         for index in 0..model.nodes[id].inputs.len() {
             if let Some(value) = model.nodes[id].inputs[index] {
-                model.values[value].uses.push(Use::Input { node: id, index: index as u32 });
+                model.add_use(value, Use::Input { node: id, index: index as u32 });
             }
         }
         for index in 0..model.nodes[id].outputs.len() {
@@ -149,14 +150,11 @@ impl Builder {
     pub fn output(&mut self, scope: ScopeId, value: ValueId, info: ValueInfoProto) {
         let index = self.model.scopes[scope].outputs.len() as u32;
         self.model.scopes[scope].outputs.push(Port { value, info: Box::new(info) });
-        self.model.values[value].uses.push(Use::Output { scope, index });
+        self.model.add_use(value, Use::Output { scope, index });
     }
 
     pub fn pin(&mut self, value: ValueId) {
-        let uses = &mut self.model.values[value].uses;
-        if !uses.contains(&Use::Pinned) {
-            uses.push(Use::Pinned);
-        }
+        self.model.values[value].pinned = true;
     }
 
     /// Lists a declaration; it is attached to `value` unless that has one.
@@ -166,7 +164,10 @@ impl Builder {
                 self.model.values[id].info = Some(Box::new(info));
                 Listed::Value(id)
             }
-            _ => Listed::Stray(Box::new(info)),
+            _ => {
+                self.model.names.take(info.name.clone().unwrap_or_default());
+                Listed::Stray(Box::new(info))
+            }
         };
         self.model.scopes[scope].listed.push(listed);
     }
@@ -249,10 +250,11 @@ fn sort(model: &mut Model, scope: ScopeId) -> Result<(), Cycle> {
     }
     if order.len() < nodes.len() {
         // Every node that still waits has a producer that still waits: walking back must come round.
-        let mut walk = Vec::new();
+        let mut walk: Vec<usize> = Vec::new();
+        let mut seen: HashMap<usize, usize> = HashMap::new();
         let mut at = (0..nodes.len()).find(|&i| waiting[i] > 0);
         while let Some(i) = at {
-            if let Some(start) = walk.iter().position(|&seen| seen == i) {
+            if let Some(start) = seen.insert(i, walk.len()) {
                 walk.drain(..start);
                 break;
             }

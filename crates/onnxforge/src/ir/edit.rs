@@ -6,7 +6,7 @@ mod plan;
 
 use std::collections::HashSet;
 
-use self::plan::Plan;
+use self::plan::{Plan, Source};
 
 use super::id::{NodeId, ValueId};
 use super::journal::{Accuracy, Entry};
@@ -46,8 +46,17 @@ pub enum EditError {
     /// An output of a scope cannot become another name for an input or another output.
     #[error("value {0:?} is an output and cannot become another name for {1:?}")]
     Exposed(Str, Str),
-    /// An operand refers to something that is not in the rewrite.
-    #[error("an operand refers to a node or constant that the rewrite does not have")]
+    /// A value gets two definitions, or a definition and its removal.
+    #[error("value {0:?} gets more than one definition")]
+    Twice(Str),
+    /// A name that means another value in an inner scope.
+    #[error("value {0:?} cannot be read from another scope: several values have that name")]
+    Hidden(Str),
+    /// A body of a node that stays, or one that moves twice.
+    #[error("only bodies of consumed nodes can move, each to one new node")]
+    Body,
+    /// An operand refers to something that is not in the rewrite, or comes later in it.
+    #[error("an operand refers to a node or constant that the rewrite does not have, or has later")]
     Operand,
 }
 
@@ -194,44 +203,33 @@ impl Model {
                 let name = self.names.fresh(hint);
                 let def =
                     Def::Constant { scope: plan.scope, constant: Constant::Dense(tensor.clone()), origin };
-                let value = self.values.push(Value { name, def, uses: Vec::new(), info: None });
+                let value = self.values.push(Value::new(name, def));
                 self.scopes[plan.scope].constants.push(value);
                 value
             })
             .collect();
 
-        // A new definition goes to the first value that asks for it; later ones become other names for that value.
         let mut results: Vec<Vec<Option<ValueId>>> =
             rewrite.nodes.iter().map(|n| vec![None; n.outputs]).collect();
-        let mut homes: Vec<Option<ValueId>> = vec![None; constants.len()];
-        let mut aliases = Vec::new();
-        for &(value, by) in &rewrite.redefined {
-            let slot = match by {
-                Operand::Output(NewNode(node), index) => &mut results[node][index],
-                Operand::Constant(index) => &mut homes[index],
-                Operand::Value(target) => {
-                    aliases.push((value, target));
-                    continue;
-                }
-                Operand::Absent => continue,
-            };
-            match slot {
-                None => *slot = Some(value),
-                Some(first) => aliases.push((value, *first)),
+        for group in &plan.groups {
+            if let Source::Output(node, index) = group.source {
+                results[node][index] = group.keeper;
             }
         }
-
         let produced = self.insert(&rewrite, &plan, &parents, &constants, &mut results);
-        for (&constant, home) in constants.iter().zip(&homes) {
-            if let Some(value) = *home {
-                self.take_over(value, constant);
+        for group in &plan.groups {
+            let target = match group.source {
+                Source::Output(node, index) => results[node][index],
+                Source::Constant(index) => Some(constants[index]),
+                Source::Value(value) => Some(value),
+            };
+            let Some(target) = target else { continue };
+            let keeper = group.keeper.unwrap_or(target);
+            if keeper != target {
+                self.take_over(keeper, target);
             }
-        }
-        for &(value, target) in &aliases {
-            if self.values[value].is_exposed() {
-                self.take_over(value, target);
-            } else {
-                self.forward(value, target);
+            for &other in &group.others {
+                self.forward(other, keeper);
             }
         }
         for &node in &plan.consumed {
@@ -250,8 +248,8 @@ impl Model {
             rule: rewrite.rule,
             accuracy: rewrite.accuracy,
             nodes: produced.len() as i64 - nodes_before,
-            bytes: rewrite.constants.iter().map(|(_, tensor)| tensor.byte_len() as i64).sum::<i64>()
-                - bytes_before,
+            bytes: saturating_sum(rewrite.constants.iter().map(|(_, tensor)| tensor.byte_len()))
+                .saturating_sub(bytes_before),
             consumed: plan.consumed,
             produced,
             redefined: rewrite.redefined.iter().map(|&(value, _)| value).collect(),
@@ -273,14 +271,19 @@ impl Model {
 
     /// The bytes of constants that the rewrite removes.
     fn constant_bytes(&self, rewrite: &Rewrite, plan: &Plan) -> i64 {
-        let own = rewrite.dropped.iter().chain(rewrite.redefined.iter().map(|(value, _)| value));
+        let own = rewrite.dropped.iter().chain(rewrite.redefined.iter().map(|(value, _)| value)).copied();
         let in_bodies =
-            plan.removed_scopes.iter().flat_map(|&scope| self.constants_in(scope).map(|(_, c)| c));
-        own.filter_map(|&value| self.values[value].constant())
-            .chain(in_bodies)
-            .map(|c| c.byte_len() as i64)
-            .sum()
+            plan.removed_scopes.iter().flat_map(|&scope| self.constants_in(scope).map(|(id, _)| id));
+        let removed = ordered(own.chain(in_bodies));
+        saturating_sum(
+            removed.iter().filter_map(|&value| self.values[value].constant()).map(Constant::byte_len),
+        )
     }
+}
+
+/// A sum that stays at the largest number instead of overflowing: a file may claim any sizes.
+fn saturating_sum(sizes: impl Iterator<Item = u64>) -> i64 {
+    sizes.fold(0i64, |sum, size| sum.saturating_add(i64::try_from(size).unwrap_or(i64::MAX)))
 }
 
 /// Each item once, in the order of its first appearance.

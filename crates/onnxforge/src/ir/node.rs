@@ -99,8 +99,9 @@ pub enum AttrValue {
 pub struct AttrNotes {
     /// Documentation.
     pub doc_string: Option<Str>,
-    /// The type was left out, as files of the first IR versions do.
-    pub untyped: bool,
+    /// The number that stands for the type, where it is not the right one: absent, as in files of the first IR
+    /// versions, or 0.
+    pub written_kind: Option<Option<i32>>,
     /// The value was left out because it is the default of its type.
     pub implicit: bool,
     /// Fields of a later version.
@@ -156,6 +157,8 @@ pub struct Node {
     pub(super) scope: ScopeId,
     pub(super) name: Option<Str>,
     pub(super) inputs: Vec<Option<ValueId>>,
+    /// Where each input stands in the list of uses of what it reads.
+    pub(super) slots: Vec<u32>,
     pub(super) outputs: Vec<Option<ValueId>>,
     pub(super) attrs: Vec<Attr>,
     pub(super) metadata: Vec<StringStringEntryProto>,

@@ -253,7 +253,10 @@ impl Tensor {
             }
             Data::Unavailable(why) => Err(TensorError::Unavailable(why.clone())),
             Data::Splat(_) | Data::Lazy(_) => {
-                let mut bytes = Vec::with_capacity(self.byte_len() as usize);
+                let mut bytes = Vec::new();
+                bytes
+                    .try_reserve_exact(self.byte_len() as usize)
+                    .map_err(|_| TensorError::TooLarge(self.shape.to_vec()))?;
                 self.write_packed(&mut bytes)
                     .map_err(|error| TensorError::Unavailable(error.to_string().into()))?;
                 Ok(Cow::Owned(bytes))

@@ -66,8 +66,7 @@ impl Model {
             if !value.is_live() {
                 continue;
             }
-            let mut found: Vec<Use> =
-                value.uses.iter().copied().filter(|used| *used != Use::Pinned).collect();
+            let mut found: Vec<Use> = value.uses.clone();
             wanted.sort_unstable();
             found.sort_unstable();
             self.expect(wanted == found, || {

@@ -83,8 +83,6 @@ pub enum Use {
         /// Which of its outputs.
         index: u32,
     },
-    /// Something that refers to it by name: a quantization annotation, training information or a sharding.
-    Pinned,
 }
 
 /// A value. Its id and name stay when a rewrite gives it another definition.
@@ -93,10 +91,20 @@ pub struct Value {
     pub(super) name: Str,
     pub(super) def: Def,
     pub(super) uses: Vec<Use>,
+    pub(super) pinned: bool,
     pub(super) info: Option<Box<ValueInfoProto>>,
 }
 
 impl Value {
+    pub(super) fn new(name: Str, def: Def) -> Self {
+        Self { name, def, uses: Vec::new(), pinned: false, info: None }
+    }
+
+    /// Whether something refers to it by name: a quantization annotation, training information or a sharding.
+    pub fn is_pinned(&self) -> bool {
+        self.pinned
+    }
+
     /// Its name, unique where it is visible.
     pub fn name(&self) -> &Str {
         &self.name
@@ -130,7 +138,7 @@ impl Value {
 
     /// Whether it is an output of a scope, or named by something else than a node.
     pub fn is_exposed(&self) -> bool {
-        self.uses.iter().any(|used| !matches!(used, Use::Input { .. }))
+        self.pinned || self.uses.iter().any(|used| matches!(used, Use::Output { .. }))
     }
 
     /// Whether it is still part of the model.

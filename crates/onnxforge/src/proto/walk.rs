@@ -34,12 +34,15 @@ pub fn walk(model: &mut ModelProto, visitor: &mut dyn Visitor) {
             walk_graph(graph, visitor);
         }
     }
-    for function in &mut model.functions {
-        visitor.function(function);
-        function.node.iter_mut().for_each(|node| walk_node(node, visitor));
-        function.attribute_proto.iter_mut().for_each(|attribute| walk_attribute(attribute, visitor));
-        function.value_info.iter_mut().for_each(|info| walk_value(info, visitor));
-    }
+    model.functions.iter_mut().for_each(|function| walk_function(function, visitor));
+}
+
+/// Visits all of `function` in file order.
+pub fn walk_function(function: &mut FunctionProto, visitor: &mut dyn Visitor) {
+    visitor.function(function);
+    function.node.iter_mut().for_each(|node| walk_node(node, visitor));
+    function.attribute_proto.iter_mut().for_each(|attribute| walk_attribute(attribute, visitor));
+    function.value_info.iter_mut().for_each(|info| walk_value(info, visitor));
 }
 
 fn walk_graph(graph: &mut GraphProto, visitor: &mut dyn Visitor) {

@@ -87,27 +87,34 @@ impl<'a> Cursor<'a> {
         Err(self.error_at(start, "expected `=>`"))
     }
 
+    /// Consumes the next token if `pick` makes something of it.
+    pub(crate) fn take_if<T>(&mut self, pick: impl FnOnce(&Token<'a>) -> Option<T>) -> Result<Option<T>> {
+        let taken = pick(&self.token);
+        if taken.is_some() {
+            self.advance()?;
+        }
+        Ok(taken)
+    }
+
+    /// Consumes the next token, of which `pick` must make something.
+    pub(crate) fn take<T>(&mut self, what: &str, pick: impl FnOnce(&Token<'a>) -> Option<T>) -> Result<T> {
+        self.take_if(pick)?.ok_or_else(|| self.expected(what))
+    }
+
     /// Consumes an identifier.
     pub(crate) fn ident(&mut self, what: &str) -> Result<&'a str> {
-        match self.token {
-            Token::Ident(word) => {
-                self.advance()?;
-                Ok(word)
-            }
-            _ => Err(self.expected(what)),
-        }
+        self.take(what, |token| match *token {
+            Token::Ident(word) => Some(word),
+            _ => None,
+        })
     }
 
     /// Consumes an identifier or a string, if one comes next.
     pub(crate) fn optional_name(&mut self) -> Result<Option<Str>> {
-        match self.token {
-            Token::Ident(word) => {
-                self.advance()?;
-                Ok(Some(word.into()))
-            }
-            Token::Text(_) | Token::Bytes(_) => self.text("a name").map(Some),
-            _ => Ok(None),
-        }
+        self.take_if(|token| match token {
+            Token::Ident(word) => Some((*word).into()),
+            token => token.text(),
+        })
     }
 
     /// Consumes an identifier or a string.
@@ -117,33 +124,15 @@ impl<'a> Cursor<'a> {
 
     /// Consumes a string that is valid UTF-8.
     pub(crate) fn text(&mut self, what: &str) -> Result<Str> {
-        let offset = self.offset;
-        match self.token {
-            Token::Text(_) | Token::Bytes(_) => {}
-            _ => return Err(self.expected(what)),
-        }
-        let text = match self.advance()? {
-            Token::Text(text) => Some(text.into()),
-            Token::Bytes(bytes) => String::from_utf8(bytes).ok().map(Str::from),
-            _ => None,
-        };
-        text.ok_or_else(|| self.error_at(offset, format!("{what} must be valid UTF-8")))
+        self.take(what, Token::text)
     }
 
     /// Consumes an integer that fits 64 bits.
     pub(crate) fn int(&mut self, what: &str) -> Result<i64> {
-        let value = match self.token {
-            Token::Int(digits) => digits.parse().ok(),
-            Token::Bits(bits) => i64::try_from(bits).ok(),
-            _ => return Err(self.expected(what)),
-        };
-        let value = value.ok_or_else(|| self.error("an integer of more than 64 bits"))?;
-        self.advance()?;
-        Ok(value)
+        self.take(what, Token::int)
     }
 
-    /// Counts `levels` more of nesting for the time of `read`, and refuses what no protobuf reader would
-    /// accept.
+    /// Counts `levels` more of nesting, until [`Cursor::shallower`]. Refuses what no protobuf reader accepts.
     pub(crate) fn deeper(&mut self, levels: u32) -> Result<()> {
         if self.depth + levels > MAX_DEPTH {
             return Err(self.error(format!("nested more than {MAX_DEPTH} messages deep")));

@@ -7,6 +7,8 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use crate::proto::Str;
+
 /// Why a text is not what it should be, and where.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}, column {column}: {message}")]
@@ -63,6 +65,31 @@ pub(crate) enum Token<'a> {
     End,
 }
 
+impl Token<'_> {
+    /// The text of a string, if it is valid UTF-8.
+    pub(crate) fn text(&self) -> Option<Str> {
+        std::str::from_utf8(self.bytes()?).ok().map(Str::from)
+    }
+
+    /// The bytes of a string.
+    pub(crate) fn bytes(&self) -> Option<&[u8]> {
+        match self {
+            Self::Text(text) => Some(text.as_bytes()),
+            Self::Bytes(bytes) => Some(bytes),
+            _ => None,
+        }
+    }
+
+    /// An integer, if it fits 64 bits.
+    pub(crate) fn int(&self) -> Option<i64> {
+        match *self {
+            Self::Int(digits) => digits.parse().ok(),
+            Self::Bits(bits) => bits.try_into().ok(),
+            _ => None,
+        }
+    }
+}
+
 impl fmt::Display for Token<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -70,7 +97,10 @@ impl fmt::Display for Token<'_> {
             Self::Int(digits) | Self::Float(digits) => write!(f, "the number {}", start_of(digits)),
             Self::Bits(bits) => write!(f, "the bits {bits:#x}"),
             Self::Text(text) => write!(f, "the string {:?}", start_of(text)),
-            Self::Bytes(bytes) => write!(f, "a string of {} bytes", bytes.len()),
+            Self::Bytes(bytes) => match std::str::from_utf8(bytes) {
+                Ok(text) => write!(f, "the string {:?}", start_of(text)),
+                Err(_) => f.write_str("a string that is not UTF-8"),
+            },
             Self::Hex(bytes) => write!(f, "{} encoded bytes", bytes.len()),
             Self::DotDot => f.write_str("`..`"),
             Self::Ellipsis => f.write_str("`...`"),

@@ -27,10 +27,10 @@
 //!
 //! # Exactness
 //!
-//! [`parse`] of [`print`] is the identity on every model, down to absent fields, the payloads of NaNs and
+//! [`parse()`] of [`print()`] is the identity on every model, down to absent fields, the payloads of NaNs and
 //! fields that this version does not know; and `print` of `parse` is the identity on everything that was
-//! printed. A model that the standard notation can express is printed in nothing else. For the rest there are
-//! extensions, of two sorts.
+//! printed. What the standard notation can express is printed in nothing else, control characters excepted.
+//! For the rest there are extensions, of two sorts.
 //!
 //! **Notes** hold what the standard notation has no place for. A note is a comment to other readers, so that
 //! they accept the text and get the same computation. It starts with `#@`, ends with its line, and lists

@@ -98,7 +98,7 @@ impl Value<'_> {
 }
 
 /// Merges encoded fields into a message.
-pub(super) fn merge<M: Message>(bytes: Vec<u8>, into: &mut M) -> Applied {
+fn merge<M: Message>(bytes: Vec<u8>, into: &mut M) -> Applied {
     Reader::new(&Blob::from(bytes))
         .message(into)
         .map_err(|error| format!("the encoded message is damaged: {error}"))
@@ -107,6 +107,19 @@ pub(super) fn merge<M: Message>(bytes: Vec<u8>, into: &mut M) -> Applied {
 /// The answer to a key that the message does not have.
 pub(super) fn unknown_key(key: &str, of: &str) -> Applied {
     Err(format!("the note of {of} has no key `{key}`"))
+}
+
+/// Reads an encoded message into `into`, if one comes next.
+pub(super) fn encoded<M: Message>(cursor: &mut Cursor<'_>, into: &mut M) -> Result<bool, ParseError> {
+    let offset = cursor.offset();
+    let bytes = cursor.take_if(|token| match token {
+        Token::Hex(bytes) => Some(bytes.clone()),
+        _ => None,
+    })?;
+    match bytes {
+        Some(bytes) => merge(bytes, into).map(|()| true).map_err(|message| cursor.error_at(offset, message)),
+        None => Ok(false),
+    }
 }
 
 /// Reads the notes that come next, and hands every entry to `apply`.
@@ -137,18 +150,15 @@ pub(super) fn read<'a>(
 }
 
 fn value<'a>(cursor: &mut Cursor<'a>) -> Result<Value<'a>, ParseError> {
-    match cursor.peek() {
-        Token::Ident(_) | Token::Text(_) | Token::Bytes(_) | Token::Hex(_) => {}
-        Token::Int(_) | Token::Bits(_) => return cursor.int("an integer").map(Value::Int),
-        Token::Punct('[') => return list(cursor),
-        _ => return Err(cursor.expected("a value")),
+    if cursor.at('[') {
+        return list(cursor);
     }
-    Ok(match cursor.advance()? {
-        Token::Ident(word) => Value::Word(word),
-        Token::Text(text) => Value::Text(text),
-        Token::Bytes(bytes) => Value::Bytes(bytes),
-        Token::Hex(bytes) => Value::Hex(bytes),
-        _ => Value::Word(""),
+    cursor.take("a value", |token| match token {
+        Token::Ident(word) => Some(Value::Word(word)),
+        Token::Text(text) => Some(Value::Text(text.clone())),
+        Token::Bytes(bytes) => Some(Value::Bytes(bytes.clone())),
+        Token::Hex(bytes) => Some(Value::Hex(bytes.clone())),
+        token => token.int().map(Value::Int),
     })
 }
 

@@ -87,7 +87,8 @@ impl Make for String {
 
 impl<T: Make> Make for Option<T> {
     fn make(source: &mut Source<'_>) -> Self {
-        (!(T::MESSAGE && source.deep()) && !source.byte().is_multiple_of(3)).then(|| T::make(source))
+        let absent = T::MESSAGE && source.deep() || source.byte().is_multiple_of(3);
+        (!absent).then(|| T::make(source))
     }
 }
 

@@ -9,6 +9,9 @@ use crate::ir::{NodeId, ScopeId};
 use crate::proto::Str;
 use crate::proto::schema::AttributeProto;
 
+/// `ref_attr_name` with an empty text, as it stands in a file.
+const EMPTY_REFERENCE: [u8; 3] = [0xaa, 0x01, 0x00];
+
 impl Loader<'_> {
     pub(super) fn attribute(&mut self, scope: ScopeId, node: NodeId, proto: AttributeProto) -> Result<()> {
         let name = named(&proto.name, "an attribute")?;
@@ -48,14 +51,24 @@ impl Loader<'_> {
         }
         let mut notes = AttrNotes {
             doc_string: proto.doc_string.take(),
-            untyped: declared.is_none(),
+            written_kind: declared.is_none().then_some(proto.r#type),
             implicit: false,
             unknown: std::mem::take(&mut proto.unknown),
         };
-        if let Some(reference) = proto.ref_attr_name.take().filter(|reference| !reference.is_empty()) {
-            let value = AttrValue::Reference { name: reference, kind: proto.r#type.unwrap_or(0) };
-            notes.untyped = proto.r#type.is_none();
-            return Ok(attr(name, value, notes));
+        match proto.ref_attr_name.take() {
+            Some(reference) if !reference.is_empty() => {
+                if !filled.is_empty() {
+                    return Err(wrong(
+                        "it refers to an attribute of the function and has a value too".into(),
+                    ));
+                }
+                notes.written_kind = proto.r#type.is_none().then_some(None);
+                let value = AttrValue::Reference { name: reference, kind: proto.r#type.unwrap_or(0) };
+                return Ok(attr(name, value, notes));
+            }
+            // An empty reference means nothing; it is kept as it was.
+            Some(_) => notes.unknown.0.extend(EMPTY_REFERENCE),
+            None => {}
         }
         let kind = declared
             .or(filled.first().copied())

@@ -21,14 +21,14 @@ impl Model {
     ) -> Vec<NodeId> {
         let mut after = plan.after;
         let mut produced = Vec::new();
+        let mut lent = std::collections::HashSet::new();
         // New values first, so that nodes may refer to each other in any order.
         for (staged, outputs) in rewrite.nodes.iter().zip(results.iter_mut()) {
             let base = outputs.iter().flatten().next().map(|&value| self.values[value].name.clone());
             for output in outputs.iter_mut().filter(|output| output.is_none()) {
                 let hint = base.as_deref().unwrap_or(&staged.op.name);
                 let name = self.names.fresh(&format!("{hint}_{}", rewrite.rule));
-                *output =
-                    Some(self.values.push(Value { name, def: Def::Removed, uses: Vec::new(), info: None }));
+                *output = Some(self.values.push(Value::new(name, Def::Removed)));
             }
         }
         for (staged, outputs) in rewrite.nodes.iter().zip(results.iter()) {
@@ -50,7 +50,8 @@ impl Model {
             let node = Node {
                 op: staged.op.clone(),
                 scope: plan.scope,
-                name: model.and_then(|node| self.nodes[node].name.clone()),
+                name: model.filter(|&node| lent.insert(node)).and_then(|node| self.nodes[node].name.clone()),
+                slots: vec![0; inputs.len()],
                 inputs,
                 outputs: outputs.clone(),
                 attrs: staged.attrs.clone(),
@@ -65,14 +66,15 @@ impl Model {
             let id = self.nodes.push(node);
             for attr in &staged.attrs {
                 for &body in attr.scopes() {
+                    self.scopes[body].parent = Some(plan.scope);
                     if let ScopeKind::Body { node, .. } = &mut self.scopes[body].kind {
                         *node = id;
                     }
                 }
             }
-            for (index, value) in self.nodes[id].inputs.iter().enumerate() {
-                if let Some(value) = value {
-                    self.values[*value].uses.push(Use::Input { node: id, index: index as u32 });
+            for index in 0..self.nodes[id].inputs.len() {
+                if let Some(value) = self.nodes[id].inputs[index] {
+                    self.add_use(value, Use::Input { node: id, index: index as u32 });
                 }
             }
             for (index, value) in outputs.iter().enumerate() {
@@ -117,10 +119,7 @@ impl Model {
     /// Takes a node out of its scope and forgets what it read. Its record stays, for reports.
     pub(super) fn detach(&mut self, id: NodeId) {
         for index in 0..self.nodes[id].inputs.len() {
-            if let Some(value) = self.nodes[id].inputs[index] {
-                let gone = Use::Input { node: id, index: index as u32 };
-                self.values[value].uses.retain(|&used| used != gone);
-            }
+            self.remove_input_use(id, index);
         }
         let node = &mut self.nodes[id];
         node.live = false;
@@ -140,9 +139,7 @@ impl Model {
     pub(super) fn remove_scope(&mut self, id: ScopeId) {
         self.scopes[id].live = false;
         for port in self.scopes[id].outputs.clone() {
-            self.values[port.value]
-                .uses
-                .retain(|used| !matches!(used, Use::Output { scope, .. } if *scope == id));
+            self.remove_output_uses(port.value, id);
         }
         for port in self.scopes[id].inputs.clone() {
             self.values[port.value].def = Def::Removed;
@@ -163,9 +160,12 @@ impl Model {
         let def = std::mem::replace(&mut self.values[target].def, Def::Removed);
         match &def {
             Def::Node { node, index } => self.nodes[*node].outputs[*index as usize] = Some(value),
-            Def::Constant { scope, .. } if !matches!(self.values[value].def, Def::Constant { .. }) => {
+            Def::Constant { scope, .. } => {
                 let scope = *scope;
-                self.scopes[scope].constants.push(value);
+                let listed = matches!(self.values[value].def, Def::Constant { scope: of, .. } if of == scope);
+                if !listed {
+                    self.scopes[scope].constants.push(value);
+                }
             }
             _ => {}
         }
@@ -174,14 +174,43 @@ impl Model {
     }
 
     fn move_uses(&mut self, from: ValueId, to: ValueId) {
+        let pinned = std::mem::take(&mut self.values[from].pinned);
+        self.values[to].pinned |= pinned;
         for used in std::mem::take(&mut self.values[from].uses) {
             match used {
                 Use::Input { node, index } => self.nodes[node].inputs[index as usize] = Some(to),
                 Use::Output { scope, index } => self.scopes[scope].outputs[index as usize].value = to,
-                Use::Pinned => {}
             }
-            self.values[to].uses.push(used);
+            self.add_use(to, used);
         }
+    }
+
+    /// Lists a use; the input remembers where, so that it is found again at once.
+    pub(in crate::ir) fn add_use(&mut self, value: ValueId, used: Use) {
+        let uses = &mut self.values[value].uses;
+        if let Use::Input { node, index } = used {
+            self.nodes[node].slots[index as usize] = uses.len() as u32;
+        }
+        uses.push(used);
+    }
+
+    fn remove_input_use(&mut self, node: NodeId, index: usize) {
+        let Some(value) = self.nodes[node].inputs[index] else { return };
+        let slot = self.nodes[node].slots[index];
+        let uses = &mut self.values[value].uses;
+        uses.swap_remove(slot as usize);
+        if let Some(&Use::Input { node, index }) = uses.get(slot as usize) {
+            self.nodes[node].slots[index as usize] = slot;
+        }
+    }
+
+    /// Takes the uses by outputs of a scope that goes away out of the lists.
+    fn remove_output_uses(&mut self, value: ValueId, gone: ScopeId) {
+        let kept: Vec<Use> = std::mem::take(&mut self.values[value].uses)
+            .into_iter()
+            .filter(|used| !matches!(used, Use::Output { scope, .. } if *scope == gone))
+            .collect();
+        kept.into_iter().for_each(|used| self.add_use(value, used));
     }
 }
 

@@ -1,6 +1,6 @@
 //! The checks before an edit: everything that could go wrong is found here, before anything is touched.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::{EditError, NewNode, Operand, Rewrite, ordered};
 use crate::ir::id::{NodeId, ScopeId, ValueId};
@@ -15,183 +15,397 @@ pub(super) struct Plan {
     /// New nodes come right after this one; `None`: at the start.
     pub after: Option<NodeId>,
     pub removed_scopes: Vec<ScopeId>,
+    /// The redefined values by what defines them.
+    pub groups: Vec<Group>,
+}
+
+/// What defines a value anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Source {
+    /// An output of a new node.
+    Output(usize, usize),
+    /// A new constant.
+    Constant(usize),
+    /// What already defines this value.
+    Value(ValueId),
+}
+
+/// Values that share one definition from now on.
+pub(super) struct Group {
+    pub source: Source,
+    /// The value that gets the definition; `None`: the one that has it keeps it.
+    pub keeper: Option<ValueId>,
+    /// Values whose readers read the keeper instead.
+    pub others: Vec<ValueId>,
 }
 
 impl Model {
     pub(super) fn plan(&self, rewrite: &Rewrite) -> Result<Plan, EditError> {
-        let scope = self.scope_of_rewrite(rewrite)?;
-        for operand in self.operands(rewrite) {
-            self.check_operand(rewrite, operand)?;
-        }
+        let planner = Planner::new(self, rewrite)?;
+        planner.check_operands()?;
+        planner.check_removed()?;
+        let groups = planner.groups()?;
+        let after = planner.place(&groups)?;
+        let Planner { scope, consumed, removed_scopes, .. } = planner;
+        Ok(Plan { scope, consumed, after, removed_scopes, groups })
+    }
+}
 
+struct Planner<'a> {
+    model: &'a Model,
+    rewrite: &'a Rewrite,
+    scope: ScopeId,
+    consumed: Vec<NodeId>,
+    gone: BTreeSet<NodeId>,
+    removed_scopes: Vec<ScopeId>,
+    /// Bodies that move, and the new node that each moves to.
+    moved: HashMap<ScopeId, usize>,
+    redefined: HashMap<ValueId, Operand>,
+}
+
+impl<'a> Planner<'a> {
+    fn new(model: &'a Model, rewrite: &'a Rewrite) -> Result<Self, EditError> {
+        let scope = scope_of_rewrite(model, rewrite)?;
+        let mut moved = HashMap::new();
+        for (index, staged) in rewrite.nodes.iter().enumerate() {
+            for &body in staged.attrs.iter().flat_map(|attr| attr.scopes()) {
+                if moved.insert(body, index).is_some() {
+                    return Err(EditError::Body);
+                }
+            }
+        }
         // Bodies that new nodes take over stay; everything else in the bodies goes with its node.
-        let moved: HashSet<ScopeId> =
-            rewrite.nodes.iter().flat_map(|n| &n.attrs).flat_map(|a| a.scopes()).copied().collect();
         let mut consumed: Vec<NodeId> = ordered(rewrite.consumed.iter().copied());
         let mut removed_scopes = Vec::new();
         let mut next = 0;
         while let Some(&node) = consumed.get(next) {
-            for body in self.nodes[node].bodies().filter(|body| !moved.contains(body)) {
+            for body in model.nodes[node].bodies().filter(|body| !moved.contains_key(body)) {
                 removed_scopes.push(body);
-                consumed.extend(self.nodes_in(body).map(|(inner, _)| inner));
+                consumed.extend(model.nodes_in(body).map(|(inner, _)| inner));
             }
             next += 1;
         }
         let gone: BTreeSet<NodeId> = consumed.iter().copied().collect();
-        let gone_scopes: HashSet<ScopeId> = removed_scopes.iter().copied().collect();
-        let remaining = |value: ValueId| {
-            self.values[value].uses.iter().copied().filter(|used| match used {
-                Use::Input { node, .. } => !gone.contains(node),
-                Use::Output { scope, .. } => !gone_scopes.contains(scope),
-                Use::Pinned => true,
-            })
-        };
+        let held_by_gone =
+            |body: &ScopeId| model.scopes[*body].holder().is_some_and(|node| gone.contains(&node));
+        if !moved.keys().all(held_by_gone) {
+            return Err(EditError::Body);
+        }
+        let mut redefined = HashMap::new();
+        for &(value, by) in &rewrite.redefined {
+            if redefined.insert(value, by).is_some() || rewrite.dropped.contains(&value) {
+                return Err(EditError::Twice(model.values[value].name.clone()));
+            }
+        }
+        Ok(Self { model, rewrite, scope, consumed, gone, removed_scopes, moved, redefined })
+    }
 
-        let redefined: HashSet<ValueId> = rewrite.redefined.iter().map(|&(value, _)| value).collect();
-        for &node in &consumed {
-            for value in self.nodes[node].outputs.iter().flatten() {
-                if !redefined.contains(value) && remaining(*value).next().is_some() {
-                    return Err(EditError::StillRead(self.values[*value].name.clone()));
+    fn name(&self, value: ValueId) -> crate::proto::Str {
+        self.model.values[value].name.clone()
+    }
+
+    /// The uses of a value that are still there afterwards.
+    fn remaining(&self, value: ValueId) -> impl Iterator<Item = Use> {
+        self.model.values[value].uses.iter().copied().filter(|used| match used {
+            Use::Input { node, .. } => !self.gone.contains(node),
+            Use::Output { scope, .. } => !self.removed_scopes.contains(scope),
+        })
+    }
+
+    fn is_read(&self, value: ValueId) -> bool {
+        self.model.values[value].pinned || self.remaining(value).next().is_some()
+    }
+
+    /// Every operand exists, is not about to go, and comes before what reads it.
+    fn check_operands(&self) -> Result<(), EditError> {
+        let nodes = self.rewrite.nodes.iter().enumerate();
+        let inputs =
+            nodes.flat_map(|(index, staged)| staged.inputs.iter().map(move |&operand| (index, operand)));
+        let definitions = self.rewrite.redefined.iter().map(|&(_, by)| (usize::MAX, by));
+        for (reader, operand) in inputs.chain(definitions) {
+            match operand {
+                Operand::Value(value) => {
+                    let entry = &self.model.values[value];
+                    let going = entry.node().is_some_and(|node| self.gone.contains(&node));
+                    if going || !entry.is_live() {
+                        return Err(EditError::Gone(format!("value {:?}", entry.name)));
+                    }
+                    if self.rewrite.dropped.contains(&value) {
+                        return Err(EditError::StillRead(entry.name.clone()));
+                    }
                 }
+                Operand::Output(NewNode(node), index) => {
+                    let exists = self.rewrite.nodes.get(node).is_some_and(|staged| index < staged.outputs);
+                    if !exists || node >= reader {
+                        return Err(EditError::Operand);
+                    }
+                }
+                Operand::Constant(index) if index >= self.rewrite.constants.len() => {
+                    return Err(EditError::Operand);
+                }
+                Operand::Absent if reader == usize::MAX => return Err(EditError::Operand),
+                Operand::Constant(_) | Operand::Absent => {}
             }
         }
-        for &value in &rewrite.dropped {
-            let entry = &self.values[value];
-            if entry.constant().is_none() {
-                return Err(EditError::NotRedefinable(entry.name.clone()));
-            }
-            if remaining(value).next().is_some() {
-                return Err(EditError::StillRead(entry.name.clone()));
-            }
-        }
+        Ok(())
+    }
 
-        // New nodes fit between the last definition that they read and the first reader of what they define.
-        let mut latest: Option<NodeId> = None;
-        let mut earliest = u64::MAX;
-        for operand in self.operands(rewrite) {
-            let Operand::Value(value) = operand else {
-                continue;
-            };
-            if self.values[value].node().is_some_and(|node| gone.contains(&node)) {
-                return Err(EditError::Gone(format!("value {:?}", self.values[value].name)));
+    /// Nothing that goes away is still read.
+    fn check_removed(&self) -> Result<(), EditError> {
+        let model = self.model;
+        let results =
+            self.consumed.iter().flat_map(|&node| model.nodes[node].outputs.iter().flatten().copied());
+        let in_bodies = self.removed_scopes.iter().flat_map(|&scope| {
+            let inputs = model.scopes[scope].inputs.iter().map(|port| port.value);
+            inputs.chain(model.constants_in(scope).map(|(value, _)| value))
+        });
+        for value in results.chain(in_bodies) {
+            if !self.redefined.contains_key(&value) && self.is_read(value) {
+                return Err(EditError::StillRead(self.name(value)));
             }
-            if let Some(node) = self.visible_from(value, scope)?
-                && latest.is_none_or(|latest| self.nodes[node].order > self.nodes[latest].order)
+        }
+        for &value in &self.rewrite.dropped {
+            if model.values[value].constant().is_none() {
+                return Err(EditError::NotRedefinable(self.name(value)));
+            }
+            if self.is_read(value) {
+                return Err(EditError::StillRead(self.name(value)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Sorts the redefined values by what defines them, names for names followed to the end.
+    fn groups(&self) -> Result<Vec<Group>, EditError> {
+        let mut groups: Vec<Group> = Vec::new();
+        let mut known: HashMap<Source, usize> = HashMap::new();
+        for &(value, by) in &self.rewrite.redefined {
+            let redefinable = match self.model.values[value].def {
+                Def::Node { node, .. } => self.gone.contains(&node),
+                Def::Constant { scope, .. } => {
+                    self.removed_scopes.contains(&scope) || !matches!(by, Operand::Output(..))
+                }
+                Def::Input { scope, .. } => self.removed_scopes.contains(&scope),
+                Def::Removed => false,
+            };
+            if !redefinable {
+                return Err(EditError::NotRedefinable(self.name(value)));
+            }
+            let source = self.resolve(value, by)?;
+            let index = *known.entry(source).or_insert_with(|| {
+                groups.push(Group { source, keeper: None, others: Vec::new() });
+                groups.len() - 1
+            });
+            groups[index].others.push(value);
+        }
+        for group in &mut groups {
+            self.choose_keeper(group)?;
+        }
+        Ok(groups)
+    }
+
+    fn resolve(&self, value: ValueId, by: Operand) -> Result<Source, EditError> {
+        let mut by = by;
+        for _ in 0..=self.redefined.len() {
+            match by {
+                Operand::Output(NewNode(node), index) => return Ok(Source::Output(node, index)),
+                Operand::Constant(index) => return Ok(Source::Constant(index)),
+                Operand::Absent => return Err(EditError::Operand),
+                Operand::Value(target) => match self.redefined.get(&target) {
+                    Some(&next) => by = next,
+                    None => return Ok(Source::Value(target)),
+                },
+            }
+        }
+        // Names that lead round in a circle.
+        Err(EditError::Twice(self.name(value)))
+    }
+
+    /// An output keeps its name: it takes the definition over. Two outputs cannot share one definition.
+    fn choose_keeper(&self, group: &mut Group) -> Result<(), EditError> {
+        let model = self.model;
+        let mut exposed = group.others.iter().copied().filter(|&value| model.values[value].is_exposed());
+        let keeper = match (exposed.next(), exposed.next()) {
+            (Some(first), Some(second)) => {
+                return Err(EditError::Exposed(self.name(second), self.name(first)));
+            }
+            (first, _) => first,
+        };
+        match (group.source, keeper) {
+            (Source::Value(target), Some(value)) => {
+                let to = &model.values[target];
+                let takes_over = !matches!(to.def, Def::Input { .. })
+                    && !to.is_exposed()
+                    && model.scope_of(value) == model.scope_of(target);
+                if !takes_over {
+                    return Err(EditError::Exposed(self.name(value), self.name(target)));
+                }
+                group.keeper = keeper;
+            }
+            (Source::Value(_), None) => {}
+            (_, keeper) => group.keeper = keeper.or(group.others.first().copied()),
+        }
+        group.others.retain(|&value| Some(value) != group.keeper);
+        Ok(())
+    }
+
+    /// New nodes fit between the last definition that they read and the first reader of what they define.
+    fn place(&self, groups: &[Group]) -> Result<Option<NodeId>, EditError> {
+        let mut latest: Option<NodeId> = None;
+        let mut read = |value: ValueId| -> Result<(), EditError> {
+            if let Some(node) = self.visible(value)?
+                && latest.is_none_or(|latest| self.order(node) > self.order(latest))
             {
                 latest = Some(node);
             }
-        }
-        for &(value, by) in &rewrite.redefined {
-            let entry = &self.values[value];
-            match entry.def {
-                Def::Node { node, .. } if gone.contains(&node) => {}
-                Def::Constant { .. } if matches!(by, Operand::Value(_) | Operand::Constant(_)) => {}
-                _ => return Err(EditError::NotRedefinable(entry.name.clone())),
+            Ok(())
+        };
+        for operand in self.rewrite.nodes.iter().flat_map(|staged| &staged.inputs) {
+            if let Operand::Value(value) = *operand
+                && !self.redefined.contains_key(&value)
+            {
+                read(value)?;
             }
-            for used in remaining(value) {
-                if let Some(order) = self.position(used, scope)? {
-                    earliest = earliest.min(order);
+        }
+        for value in self.captured_by_moved() {
+            read(value)?;
+        }
+        let mut earliest = u64::MAX;
+        let mut first_reader = None;
+        for group in groups {
+            if let Source::Value(target) = group.source {
+                read(target)?;
+            }
+            let lasting = group.keeper.or(match group.source {
+                Source::Value(target) => Some(target),
+                _ => None,
+            });
+            for &value in group.keeper.iter().chain(&group.others) {
+                for used in self.remaining(value) {
+                    let order = self.position(used, group.source, value)?;
+                    if order < earliest {
+                        (earliest, first_reader) = (order, Some(value));
+                    }
+                    self.check_name(lasting.unwrap_or(value), used, group.source)?;
                 }
             }
-            if let Operand::Value(target) = by {
-                self.check_alias(value, target)?;
-            }
         }
-        let latest_order = latest.map_or(0, |node| self.nodes[node].order);
+        let latest_order = latest.map_or(0, |node| self.order(node));
         if latest_order >= earliest {
-            let name = rewrite.redefined.first().map(|&(value, _)| self.values[value].name.clone());
-            return Err(EditError::Order(name.unwrap_or_default()));
+            return Err(EditError::Order(first_reader.map(|value| self.name(value)).unwrap_or_default()));
         }
-        let last_consumed = rewrite.consumed.iter().copied().max_by_key(|&node| self.nodes[node].order);
-        let after = match last_consumed {
-            Some(node) if (latest_order..earliest).contains(&self.nodes[node].order) => Some(node),
+        let last_consumed = self.rewrite.consumed.iter().copied().max_by_key(|&node| self.order(node));
+        let mut after = match last_consumed {
+            Some(node) if (latest_order..earliest).contains(&self.order(node)) => Some(node),
             _ => latest,
         };
         // The anchor itself may be going away; its place is after the next one before it that stays.
-        let mut after = after;
-        while let Some(node) = after.filter(|node| gone.contains(node)) {
-            after = self.nodes[node].previous;
+        while let Some(node) = after.filter(|node| self.gone.contains(node)) {
+            after = self.model.nodes[node].previous;
         }
-        Ok(Plan { scope, consumed, after, removed_scopes })
+        Ok(after)
     }
 
-    fn scope_of_rewrite(&self, rewrite: &Rewrite) -> Result<ScopeId, EditError> {
-        for &node in &rewrite.consumed {
-            if !self.nodes[node].live {
-                return Err(EditError::Gone(format!("node {node:?}")));
-            }
-        }
-        match rewrite.consumed.split_first() {
-            Some((&first, others)) => {
-                let scope = self.nodes[first].scope;
-                if others.iter().any(|&node| self.nodes[node].scope != scope) {
-                    return Err(EditError::Scopes);
-                }
-                Ok(scope)
-            }
-            None if !rewrite.nodes.is_empty() => Err(EditError::FromNothing),
-            None => {
-                let value =
-                    rewrite.redefined.first().map(|&(value, _)| value).or(rewrite.dropped.first().copied());
-                Ok(value.and_then(|value| self.scope_of(value)).unwrap_or(self.main))
-            }
-        }
+    fn order(&self, node: NodeId) -> u64 {
+        self.model.nodes[node].order
     }
 
-    fn operands<'a>(&self, rewrite: &'a Rewrite) -> impl Iterator<Item = Operand> + use<'a> {
-        let inputs = rewrite.nodes.iter().flat_map(|node| node.inputs.iter().copied());
-        inputs.chain(rewrite.redefined.iter().map(|&(_, by)| by))
-    }
-
-    fn check_operand(&self, rewrite: &Rewrite, operand: Operand) -> Result<(), EditError> {
-        match operand {
-            Operand::Value(value) if !self.values[value].is_live() => {
-                Err(EditError::Gone(format!("value {:?}", self.values[value].name)))
+    /// What moving bodies read from outside, redefined values not counted.
+    fn captured_by_moved(&self) -> Vec<ValueId> {
+        let mut found = Vec::new();
+        let mut inside: HashSet<ScopeId> = HashSet::new();
+        let mut open: Vec<ScopeId> = self.moved.keys().copied().collect();
+        open.sort_unstable();
+        while let Some(scope) = open.pop() {
+            inside.insert(scope);
+            found.extend(self.model.scopes[scope].outputs.iter().map(|port| port.value));
+            for (_, node) in self.model.nodes_in(scope) {
+                found.extend(node.inputs.iter().flatten());
+                open.extend(node.bodies());
             }
-            Operand::Output(NewNode(node), index) => match rewrite.nodes.get(node) {
-                Some(staged) if index < staged.outputs => Ok(()),
-                _ => Err(EditError::Operand),
-            },
-            Operand::Constant(index) if index >= rewrite.constants.len() => Err(EditError::Operand),
-            _ => Ok(()),
         }
+        found.retain(|&value| {
+            !self.redefined.contains_key(&value)
+                && self.model.scope_of(value).is_some_and(|scope| !inside.contains(&scope))
+        });
+        found
     }
 
-    /// The node of `scope` that must come before a reader of `value` in `scope`; an error where it cannot be seen.
-    fn visible_from(&self, value: ValueId, scope: ScopeId) -> Result<Option<NodeId>, EditError> {
-        let entry = &self.values[value];
-        let order_error = || EditError::Order(entry.name.clone());
-        let defined = self.scope_of(value).ok_or_else(order_error)?;
-        let holder = self.holder_within(defined, scope).map_err(|_| order_error())?;
-        match (entry.node(), holder) {
+    /// The node that must come before a reader of `value` in the scope of the edit; an error where it cannot be seen.
+    fn visible(&self, value: ValueId) -> Result<Option<NodeId>, EditError> {
+        let model = self.model;
+        let order_error = || EditError::Order(self.name(value));
+        let defined = model.scope_of(value).ok_or_else(order_error)?;
+        let holder = model.holder_within(defined, self.scope).map_err(|_| order_error())?;
+        if holder.is_some() && model.names.is_repeated(&model.values[value].name) {
+            return Err(EditError::Hidden(self.name(value)));
+        }
+        match (model.values[value].node(), holder) {
             (Some(node), None) => Ok(Some(node)),
-            (Some(node), Some(holder)) if self.nodes[node].order >= self.nodes[holder].order => {
-                Err(order_error())
-            }
+            (Some(node), Some(holder)) if self.order(node) >= self.order(holder) => Err(order_error()),
             _ => Ok(None),
         }
     }
 
-    /// The order number in `scope` at which a use happens; `None` at the end of the scope.
-    fn position(&self, used: Use, scope: ScopeId) -> Result<Option<u64>, EditError> {
+    /// The order number in the scope of the edit at which a use of `value` happens.
+    fn position(&self, used: Use, source: Source, value: ValueId) -> Result<u64, EditError> {
+        let model = self.model;
         let (inner, node) = match used {
-            Use::Input { node, .. } => (self.nodes[node].scope, Some(node)),
+            Use::Input { node, .. } => (model.nodes[node].scope, Some(node)),
             Use::Output { scope, .. } => (scope, None),
-            Use::Pinned => return Ok(None),
         };
-        let holder = self.holder_within(scope, inner).map_err(|_| EditError::Scopes)?;
-        Ok(holder.or(node).map(|node| self.nodes[node].order))
+        let mut at = Some(inner);
+        while let Some(scope) = at {
+            if let Some(&holder) = self.moved.get(&scope) {
+                // It moves with its body to a new node, which comes after the ones before it.
+                return match source {
+                    Source::Output(node, _) if node >= holder => Err(EditError::Order(self.name(value))),
+                    _ => Ok(u64::MAX),
+                };
+            }
+            at = model.scopes[scope].parent;
+        }
+        let holder = model.holder_within(self.scope, inner).map_err(|_| EditError::Scopes)?;
+        Ok(holder.or(node).map_or(u64::MAX, |node| self.order(node)))
     }
 
-    /// An output keeps its name: it can take over a definition, but not become another name for an input or output.
-    fn check_alias(&self, value: ValueId, target: ValueId) -> Result<(), EditError> {
-        let (from, to) = (&self.values[value], &self.values[target]);
-        let takes_over = !matches!(to.def, Def::Input { .. })
-            && !to.is_exposed()
-            && self.scope_of(value) == self.scope_of(target);
-        if from.is_exposed() && !takes_over {
-            return Err(EditError::Exposed(from.name.clone(), to.name.clone()));
+    /// From another scope, a value can be read only under a name that no other value has.
+    fn check_name(&self, lasting: ValueId, used: Use, source: Source) -> Result<(), EditError> {
+        let reader = match used {
+            Use::Input { node, .. } => self.model.nodes[node].scope,
+            Use::Output { scope, .. } => scope,
+        };
+        let defined = match source {
+            Source::Value(target) => self.model.scope_of(target),
+            _ => Some(self.scope),
+        };
+        let name = &self.model.values[lasting].name;
+        if defined != Some(reader) && self.model.names.is_repeated(name) {
+            return Err(EditError::Hidden(name.clone()));
         }
         Ok(())
+    }
+}
+
+fn scope_of_rewrite(model: &Model, rewrite: &Rewrite) -> Result<ScopeId, EditError> {
+    for &node in &rewrite.consumed {
+        if !model.nodes[node].live {
+            return Err(EditError::Gone(format!("node {node:?}")));
+        }
+    }
+    match rewrite.consumed.split_first() {
+        Some((&first, others)) => {
+            let scope = model.nodes[first].scope;
+            if others.iter().any(|&node| model.nodes[node].scope != scope) {
+                return Err(EditError::Scopes);
+            }
+            Ok(scope)
+        }
+        None if !rewrite.nodes.is_empty() => Err(EditError::FromNothing),
+        None => {
+            let value =
+                rewrite.redefined.first().map(|&(value, _)| value).or(rewrite.dropped.first().copied());
+            Ok(value.and_then(|value| model.scope_of(value)).unwrap_or(model.main))
+        }
     }
 }

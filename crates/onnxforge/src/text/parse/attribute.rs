@@ -2,7 +2,7 @@
 
 use super::super::kind::Kind;
 use super::super::lex::{ELIDED, Token, is_special_float};
-use super::super::note::{merge, unknown_key};
+use super::super::note::{self, unknown_key};
 use super::tensor::Draft;
 use super::{Parser, Result};
 use crate::blob::Blob;
@@ -71,11 +71,7 @@ impl<'a> Parser<'a> {
             self.cursor.expect(']')?;
         } else if self.cursor.eat('@')? {
             attribute.ref_attr_name = Some(self.cursor.name("the name of an attribute of the function")?);
-        } else if matches!(self.cursor.peek(), Token::Hex(_)) && kind != Some(Kind::TypeProto) {
-            if let Token::Hex(bytes) = self.cursor.advance()? {
-                merge(bytes, &mut attribute).map_err(|message| self.cursor.error_at(offset, message))?;
-            }
-        } else {
+        } else if kind == Some(Kind::TypeProto) || !note::encoded(&mut self.cursor, &mut attribute)? {
             let value = self.nested(1, |parser| parser.single(kind))?;
             attribute.r#type = Some(value.kind().code());
             match value {

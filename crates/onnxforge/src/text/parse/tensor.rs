@@ -127,67 +127,46 @@ impl<'a> Parser<'a> {
 
     /// A 32-bit float: a number, an infinity, NaN, or bits.
     pub(super) fn float32(&mut self) -> Result<f32> {
-        let value = match *self.cursor.peek() {
+        self.cursor.take("a 32-bit float", |token| match *token {
             Token::Bits(bits) => u32::try_from(bits).ok().map(f32::from_bits),
             Token::Int(text) | Token::Float(text) | Token::Ident(text) => Float::<f32>::read(text),
             _ => None,
-        };
-        let value = value.ok_or_else(|| self.cursor.expected("a 32-bit float"))?;
-        self.cursor.advance()?;
-        Ok(value)
+        })
     }
 
     fn float64(&mut self) -> Result<f64> {
-        let value = match *self.cursor.peek() {
+        self.cursor.take("a 64-bit float", |token| match *token {
             Token::Bits(bits) => Some(f64::from_bits(bits)),
             Token::Int(text) | Token::Float(text) | Token::Ident(text) => Float::<f64>::read(text),
             _ => None,
-        };
-        let value = value.ok_or_else(|| self.cursor.expected("a 64-bit float"))?;
-        self.cursor.advance()?;
-        Ok(value)
+        })
     }
 
     /// An element that is stored in 32 bits. Integers are bit patterns where the type is a float.
     fn small(&mut self, dtype: DType) -> Result<i32> {
-        if let Token::Float(text) | Token::Ident(text) = *self.cursor.peek() {
-            let bits = Float::<f64>::read(text).and_then(|value| small_float_bits(dtype, value));
-            let bits = bits.ok_or_else(|| self.cursor.expected(&format!("an element of {dtype}")))?;
-            self.cursor.advance()?;
-            return Ok(bits.into());
-        }
-        let offset = self.cursor.offset();
-        let value = self.cursor.int("an integer")?;
-        i32::try_from(value)
-            .map_err(|_| self.cursor.error_at(offset, format!("{value} does not fit 32 bits")))
+        self.cursor.take(dtype.name(), |token| match *token {
+            Token::Float(text) | Token::Ident(text) => {
+                Float::<f64>::read(text).and_then(|value| small_float_bits(dtype, value)).map(i32::from)
+            }
+            _ => token.int().and_then(|value| value.try_into().ok()),
+        })
     }
 
     /// An unsigned integer. A negative one wraps around, as in the standard parser.
     fn unsigned(&mut self) -> Result<u64> {
-        let value = match *self.cursor.peek() {
+        self.cursor.take("an unsigned integer", |token| match *token {
             Token::Bits(bits) => Some(bits),
             Token::Int(text) => match text.strip_prefix('-') {
                 Some(digits) => digits.parse().ok().map(u64::wrapping_neg),
                 None => text.parse().ok(),
             },
             _ => None,
-        };
-        let value = value.ok_or_else(|| self.cursor.expected("an unsigned integer of at most 64 bits"))?;
-        self.cursor.advance()?;
-        Ok(value)
+        })
     }
 
     /// A string of any bytes.
     pub(super) fn bytes(&mut self) -> Result<Blob> {
-        match self.cursor.peek() {
-            Token::Text(_) | Token::Bytes(_) => {}
-            _ => return Err(self.cursor.expected("a string")),
-        }
-        Ok(match self.cursor.advance()? {
-            Token::Text(text) => Blob::from(&*text),
-            Token::Bytes(bytes) => Blob::from(bytes),
-            _ => Blob::default(),
-        })
+        self.cursor.take("a string", |token| token.bytes().map(Blob::from))
     }
 
     /// What follows the type of a tensor in an attribute: perhaps a name, perhaps `=`, and the data.

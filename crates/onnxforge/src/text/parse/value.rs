@@ -2,7 +2,7 @@
 
 use super::super::lex::Token;
 use super::super::literal::is_type_word;
-use super::super::note::{Applied, Value, merge, unknown_key};
+use super::super::note::{self, Applied, Value, unknown_key};
 use super::tensor::Draft;
 use super::{Parser, Result};
 use crate::ir::dtype::DType;
@@ -24,10 +24,7 @@ impl<'a> Parser<'a> {
     pub(in super::super) fn type_proto(&mut self) -> Result<TypeProto> {
         let mut r#type = TypeProto::default();
         let offset = self.cursor.offset();
-        if let Token::Hex(_) = self.cursor.peek() {
-            if let Token::Hex(bytes) = self.cursor.advance()? {
-                merge(bytes, &mut r#type).map_err(|message| self.cursor.error_at(offset, message))?;
-            }
+        if note::encoded(&mut self.cursor, &mut r#type)? {
             return Ok(r#type);
         }
         let word = self.cursor.ident("a type")?;
@@ -186,23 +183,16 @@ impl<'a> Parser<'a> {
             graph.sparse_initializer.push(sparse);
             return self.separator(|key, _| unknown_key(key, "a sparse tensor"));
         }
-        let mut draft = match self.cursor.peek() {
-            Token::Hex(_) => self.encoded_tensor(value.name)?,
-            _ => self.nested(1, |parser| parser.tensor(&r#type, value.name))?,
+        let mut tensor = TensorProto { name: value.name.clone(), ..Default::default() };
+        let mut draft = if note::encoded(&mut self.cursor, &mut tensor)? {
+            Draft::complete(tensor)
+        } else {
+            self.nested(1, |parser| parser.tensor(&r#type, value.name))?
         };
         let more = self.separator(|key, entry| draft.note(key, entry))?;
         let tensor = draft.finish().map_err(|message| self.cursor.error_at(offset, message))?;
         graph.initializer.push(tensor);
         Ok(more)
-    }
-
-    fn encoded_tensor(&mut self, name: Option<crate::proto::Str>) -> Result<Draft> {
-        let offset = self.cursor.offset();
-        let mut tensor = TensorProto { name, ..Default::default() };
-        if let Token::Hex(bytes) = self.cursor.advance()? {
-            merge(bytes, &mut tensor).map_err(|message| self.cursor.error_at(offset, message))?;
-        }
-        Ok(Draft::complete(tensor))
     }
 }
 
