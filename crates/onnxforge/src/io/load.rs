@@ -44,7 +44,7 @@ pub enum LoadError {
         /// The file.
         path: PathBuf,
         /// The contradiction.
-        source: ModelError,
+        source: Box<ModelError>,
     },
 }
 
@@ -98,7 +98,7 @@ pub fn load(path: &Path, options: &LoadOptions) -> Result<Model, LoadError> {
     let message = read_message(path)?;
     let folder = folder_of(path);
     from_message(message, &mut ExternalFiles::new(Some(folder), options.links))
-        .map_err(|source| LoadError::Model { path: path.to_owned(), source })
+        .map_err(|source| LoadError::Model { path: path.to_owned(), source: Box::new(source) })
 }
 
 /// Loads a model from its bytes; external data is looked up in `folder`.
@@ -106,7 +106,7 @@ pub fn load_bytes(bytes: Vec<u8>, folder: Option<&Path>, options: &LoadOptions) 
     let path = || folder.map_or_else(|| PathBuf::from("<bytes>"), Path::to_owned);
     let message = decode_model(&bytes.into()).map_err(|why| LoadError::NotAModel { path: path(), why })?;
     from_message(message, &mut ExternalFiles::new(folder.map(Path::to_owned), options.links))
-        .map_err(|source| LoadError::Model { path: path(), source })
+        .map_err(|source| LoadError::Model { path: path(), source: Box::new(source) })
 }
 
 /// The folder that a file lies in.

@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use super::{EditError, NewNode, Operand, Rewrite, ordered};
 use crate::ir::id::{NodeId, ScopeId, ValueId};
 use crate::ir::model::Model;
+use crate::ir::node::Attr;
 use crate::ir::value::{Def, Use};
 
 /// What the checks found out, for the application that cannot fail any more.
@@ -68,7 +69,7 @@ impl<'a> Planner<'a> {
         let scope = scope_of_rewrite(model, rewrite)?;
         let mut moved = HashMap::new();
         for (index, staged) in rewrite.nodes.iter().enumerate() {
-            for &body in staged.attrs.iter().flat_map(|attr| attr.scopes()) {
+            for &body in staged.attrs.iter().flat_map(Attr::scopes) {
                 if moved.insert(body, index).is_some() {
                     return Err(EditError::Body);
                 }

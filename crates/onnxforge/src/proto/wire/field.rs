@@ -142,7 +142,7 @@ where
 }
 
 /// Repeated fixed-width numbers of `W` bytes as their little-endian bytes: packed ones stay where they are.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub enum PackedFixed<const W: usize> {
     /// No element.
     #[default]
@@ -155,6 +155,14 @@ pub enum PackedFixed<const W: usize> {
 
 impl<const W: usize> PackedFixed<W> {
     const WIRE: Wire = if W == 8 { Wire::Fixed64 } else { Wire::Fixed32 };
+
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Empty => &[],
+            Self::Shared(blob) => blob,
+            Self::Collected(bytes) => bytes,
+        }
+    }
 
     fn append(&mut self, more: &[u8]) {
         if let Self::Shared(blob) = self {
@@ -175,6 +183,15 @@ impl<const W: usize> PackedFixed<W> {
         }
     }
 }
+
+/// The same elements, wherever they are.
+impl<const W: usize> PartialEq for PackedFixed<W> {
+    fn eq(&self, other: &Self) -> bool {
+        self.bytes() == other.bytes()
+    }
+}
+
+impl<const W: usize> Eq for PackedFixed<W> {}
 
 impl<const W: usize> Field for PackedFixed<W> {
     fn merge(&mut self, wire: Wire, reader: &mut Reader<'_>) -> Result<bool> {
