@@ -11,33 +11,23 @@ pub enum Verdict {
     No,
 }
 
-/// Why a command could not do its work: one line with file, place and cure.
+/// Why a command could not do its work: bad input, told in one line with file, place and cure.
 #[derive(Debug)]
-pub enum Failure {
-    /// Bad input or usage.
-    Input(String),
-    /// Nobody reads standard output any more; there is nothing to say.
-    Closed,
-}
+pub struct Failure(pub String);
 
 impl Failure {
     /// Tells the user and gives the exit code.
     #[allow(clippy::print_stderr)]
     pub fn report(self) -> ExitCode {
-        match self {
-            Self::Input(message) => {
-                // One line, whatever a file name or an attribute contains.
-                let line: String = message.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-                eprintln!("error: {line}");
-                ExitCode::from(2)
-            }
-            Self::Closed => ExitCode::SUCCESS,
-        }
+        // One line, whatever a file name or an attribute contains.
+        let line: String = self.0.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        eprintln!("error: {line}");
+        ExitCode::from(2)
     }
 }
 
 impl<E: std::error::Error> From<E> for Failure {
     fn from(error: E) -> Self {
-        Self::Input(error.to_string())
+        Self(error.to_string())
     }
 }

@@ -5,6 +5,7 @@ mod failure;
 mod output;
 mod progress;
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -48,7 +49,9 @@ fn main() -> ExitCode {
         (_, 1) => tracing::Level::INFO,
         _ => tracing::Level::DEBUG,
     };
+    let colour = std::io::stderr().is_terminal();
     tracing_subscriber::fmt()
+        .with_ansi(colour)
         .with_max_level(level)
         .with_writer(std::io::stderr)
         .without_time()

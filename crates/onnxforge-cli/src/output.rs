@@ -63,9 +63,8 @@ impl Output {
             }
             Some(JsonTarget::File(path)) => {
                 let text = serde_json::to_vec_pretty(data)?;
-                fs::write(path, text).map_err(|error| {
-                    Failure::Input(format!("{}: cannot be written: {error}", path.display()))
-                })?;
+                fs::write(path, text)
+                    .map_err(|error| Failure(format!("{}: cannot be written: {error}", path.display())))?;
             }
             None => {}
         }
@@ -76,9 +75,14 @@ impl Output {
     pub fn stdout(&self, show: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
         let mut out = BufWriter::new(io::stdout().lock());
         match show(&mut out).and_then(|()| out.flush()) {
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(Failure::Closed),
-            other => other.map_err(Failure::from),
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            other => other.map_err(|error| Failure(format!("standard output: cannot be written: {error}"))),
         }
+    }
+
+    /// Whether standard output is for JSON.
+    pub fn wants_json(&self) -> bool {
+        self.json == Some(JsonTarget::Stdout)
     }
 
     /// Whether a progress bar makes sense.
@@ -87,12 +91,14 @@ impl Output {
     }
 }
 
-/// Refuses to write the result over `input` unless that was said with the very same path.
-pub fn forbid_other_inputs(output: &Path, inputs: &[PathBuf]) -> Result<(), Failure> {
+/// Refuses to write a result over what it was made from.
+pub fn forbid_inputs(output: &Path, inputs: &[PathBuf]) -> Result<(), Failure> {
     let same =
         |input: &PathBuf| matches!((input.canonicalize(), output.canonicalize()), (Ok(a), Ok(b)) if a == b);
     match inputs.iter().find(|input| same(input)) {
-        Some(_) => Err(Failure::Input(format!("{}: the output would overwrite an input", output.display()))),
+        Some(_) => {
+            Err(Failure(format!("{}: this would overwrite the input; choose another -o", output.display())))
+        }
         None => Ok(()),
     }
 }
@@ -111,7 +117,7 @@ pub fn number(text: impl ToString) -> Cell {
     Cell::new(text.to_string()).set_alignment(CellAlignment::Right)
 }
 
-/// A number with spaces between groups of three digits.
+/// A number with commas between groups of three digits.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);

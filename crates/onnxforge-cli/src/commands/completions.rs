@@ -1,6 +1,7 @@
 //! `onnxforge completions`: for the shell.
 
 use clap::CommandFactory;
+use serde::Serialize;
 
 use crate::failure::{Failure, Verdict};
 use crate::output::Output;
@@ -13,9 +14,16 @@ pub struct Args {
     shell: clap_complete::Shell,
 }
 
+#[derive(Debug, Serialize)]
+struct Report<'a> {
+    schema: u32,
+    text: &'a str,
+}
+
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut crate::Cli::command(), "onnxforge", &mut script);
-    output.stdout(|out| out.write_all(&script))?;
+    let text = String::from_utf8_lossy(&script);
+    output.result(&Report { schema: 1, text: &text }, |out| out.write_all(&script))?;
     Ok(Verdict::Yes)
 }

@@ -8,7 +8,7 @@ use onnxforge::redact::materialize;
 
 use super::{ExternalArg, Written, open_message};
 use crate::failure::{Failure, Verdict};
-use crate::output::{Output, forbid_other_inputs};
+use crate::output::{Output, forbid_inputs};
 use crate::progress::Bar;
 
 /// Give a redacted model random weights of the same distributions, the same ones for the same seed.
@@ -28,9 +28,9 @@ pub struct Args {
 }
 
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
-    forbid_other_inputs(&args.output, std::slice::from_ref(&args.skeleton))?;
+    forbid_inputs(&args.output, std::slice::from_ref(&args.skeleton))?;
     let (mut message, mut files) = open_message(&args.skeleton, output)?;
-    let named = |error: String| Failure::Input(format!("{}: {error}", args.skeleton.display()));
+    let named = |error: String| Failure(format!("{}: {error}", args.skeleton.display()));
     materialize(&mut message, args.seed).map_err(|error| named(error.to_string()))?;
     let model = from_message(message, &mut files).map_err(|error| named(error.to_string()))?;
     let options = SaveOptions { external: args.external.into() };

@@ -87,6 +87,8 @@ fn open_message(path: &Path, output: &Output) -> Result<(ModelProto, ExternalFil
 struct Written {
     schema: u32,
     files: Vec<WrittenFile>,
+    /// What else there is to say.
+    notes: Vec<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -100,6 +102,7 @@ impl From<&Saved> for Written {
         let files = saved.files.iter();
         Self {
             schema: 1,
+            notes: Vec::new(),
             files: files
                 .map(|(path, bytes)| WrittenFile { path: path.display().to_string(), bytes: *bytes })
                 .collect(),
@@ -110,7 +113,9 @@ impl From<&Saved> for Written {
 impl Written {
     fn show(&self, output: &Output) -> Result<(), Failure> {
         output.result(self, |out| {
-            self.files.iter().try_for_each(|file| {
+            self.notes.iter().try_for_each(|note| writeln!(out, "{note}"))?;
+            let mut files = self.files.iter();
+            files.try_for_each(|file| {
                 writeln!(out, "wrote {} ({})", file.path, crate::output::bytes(file.bytes))
             })
         })

@@ -1,5 +1,6 @@
 //! `onnxforge parse`: a model from the ONNX notation.
 
+use std::io::ErrorKind;
 use std::path::PathBuf;
 
 use onnxforge::io::save::save_message;
@@ -7,7 +8,7 @@ use onnxforge::text::parse;
 
 use super::Written;
 use crate::failure::{Failure, Verdict};
-use crate::output::Output;
+use crate::output::{Output, forbid_inputs};
 
 /// Read a model in the ONNX notation and save it.
 #[derive(Debug, clap::Args)]
@@ -20,15 +21,21 @@ pub struct Args {
 }
 
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
+    forbid_inputs(&args.output, std::slice::from_ref(&args.text))?;
     let read = if args.text.as_os_str() == "-" {
         std::io::read_to_string(std::io::stdin())
     } else {
         std::fs::read_to_string(&args.text)
     };
-    let text =
-        read.map_err(|error| Failure::Input(format!("{}: cannot be read: {error}", args.text.display())))?;
+    let text = read.map_err(|error| {
+        let why = match error.kind() {
+            ErrorKind::InvalidData => "it is not text; `onnxforge print` shows a binary model".to_owned(),
+            _ => format!("cannot be read: {error}"),
+        };
+        Failure(format!("{}: {why}", args.text.display()))
+    })?;
     let message = parse(&text).map_err(|error| {
-        Failure::Input(format!("{}:{}:{}: {}", args.text.display(), error.line, error.column, error.message))
+        Failure(format!("{}:{}:{}: {}", args.text.display(), error.line, error.column, error.message))
     })?;
     Written::from(&save_message(&message, &args.output)?).show(output)?;
     Ok(Verdict::Yes)

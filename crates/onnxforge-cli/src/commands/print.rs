@@ -1,16 +1,22 @@
 //! `onnxforge print`: the model in the ONNX notation.
 
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::fmt;
+use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 
 use onnxforge::io::load::read_message;
-use onnxforge::text::{PrintOptions, print};
+use onnxforge::io::save::write_file;
+use onnxforge::proto::schema::ModelProto;
+use onnxforge::text::{self, PrintOptions};
+use serde::Serialize;
 
+use super::Written;
 use crate::failure::{Failure, Verdict};
-use crate::output::Output;
+use crate::output::{Output, forbid_inputs};
 
 /// Print a model in the ONNX notation; `parse` reads it back exactly.
+///
+/// On a terminal, long tensors are left out unless --full is given.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The model.
@@ -19,9 +25,9 @@ pub struct Args {
     #[arg(short, long)]
     output: Option<PathBuf>,
     /// Print `...` for tensors with more elements than this; such a text is for reading only.
-    #[arg(long, value_name = "N", default_value_t = 65536)]
-    max_elements: usize,
-    /// Print every tensor in full.
+    #[arg(long, value_name = "N")]
+    max_elements: Option<usize>,
+    /// Print every tensor in full, also on a terminal.
     #[arg(long, conflicts_with = "max_elements")]
     full: bool,
     /// For people: no long tensors, no documentation, no metadata.
@@ -29,25 +35,58 @@ pub struct Args {
     brief: bool,
 }
 
+#[derive(Debug, Serialize)]
+struct Report {
+    schema: u32,
+    text: String,
+}
+
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     let message = read_message(&args.model)?;
-    let options = if args.brief {
-        PrintOptions::brief()
-    } else {
-        PrintOptions { max_elements: (!args.full).then_some(args.max_elements), ..PrintOptions::default() }
-    };
-    let text = print(&message, &options);
+    let options = options(args, output);
     match &args.output {
-        None => output.stdout(|out| out.write_all(text.as_bytes()))?,
         Some(path) => {
-            let write = || -> io::Result<()> {
-                let mut file = BufWriter::new(File::create(path)?);
-                file.write_all(text.as_bytes())?;
-                file.flush()
-            };
-            write()
-                .map_err(|error| Failure::Input(format!("{}: cannot be written: {error}", path.display())))?;
+            forbid_inputs(path, std::slice::from_ref(&args.model))?;
+            let saved = write_file(path, |out| write(&message, &options, out))?;
+            Written::from(&saved).show(output)?;
         }
+        None if output.wants_json() => {
+            output.result(&Report { schema: 1, text: text::print(&message, &options) }, |_| Ok(()))?;
+        }
+        None => output.stdout(|out| write(&message, &options, out))?,
     }
     Ok(Verdict::Yes)
+}
+
+fn options(args: &Args, output: &Output) -> PrintOptions {
+    let on_terminal = args.output.is_none() && !output.wants_json() && io::stdout().is_terminal();
+    match (args.brief, args.max_elements) {
+        (true, _) => PrintOptions::brief(),
+        (_, Some(limit)) => PrintOptions { max_elements: Some(limit), ..PrintOptions::default() },
+        (_, None) if on_terminal && !args.full => {
+            PrintOptions { max_elements: PrintOptions::brief().max_elements, ..PrintOptions::default() }
+        }
+        _ => PrintOptions::default(),
+    }
+}
+
+/// Streams the text, which may be many times as long as the model.
+fn write(message: &ModelProto, options: &PrintOptions, out: &mut dyn Write) -> io::Result<()> {
+    struct Adapter<'a> {
+        out: &'a mut dyn Write,
+        failure: Option<io::Error>,
+    }
+    impl fmt::Write for Adapter<'_> {
+        fn write_str(&mut self, text: &str) -> fmt::Result {
+            self.out.write_all(text.as_bytes()).map_err(|error| {
+                self.failure = Some(error);
+                fmt::Error
+            })
+        }
+    }
+    let mut adapter = Adapter { out, failure: None };
+    match (text::write(message, options, &mut adapter), adapter.failure) {
+        (_, Some(error)) => Err(error),
+        (result, None) => result.map_err(io::Error::other),
+    }
 }

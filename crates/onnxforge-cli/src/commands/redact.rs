@@ -7,11 +7,11 @@ use onnxforge::redact::{RedactOptions, redact};
 
 use super::{Written, open_message};
 use crate::failure::{Failure, Verdict};
-use crate::output::{Output, bytes, forbid_other_inputs};
+use crate::output::{Output, bytes, forbid_inputs};
 
 /// Take the weights out of a model, so that it can be shared; `materialize` gives it random ones.
 ///
-/// Names, types, shapes and the distribution of each tensor stay.
+/// Names, types, shapes, integers in attributes, small tensors and the distribution of each large one stay.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The model.
@@ -23,17 +23,18 @@ pub struct Args {
     #[arg(long, value_name = "BYTES", default_value_t = RedactOptions::default().keep_below)]
     keep_below: u64,
     /// Replace all names by hashes and drop documentation and metadata; SALT makes the hashes yours.
-    #[arg(long, value_name = "SALT", num_args = 0..=1, default_missing_value = "")]
+    #[arg(long, value_name = "SALT", num_args = 0..=1, default_missing_value = "", require_equals = true)]
     hash_names: Option<String>,
 }
 
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
-    forbid_other_inputs(&args.output, std::slice::from_ref(&args.model))?;
+    forbid_inputs(&args.output, std::slice::from_ref(&args.model))?;
     let (mut message, mut files) = open_message(&args.model, output)?;
     let options = RedactOptions { keep_below: args.keep_below, hash_names: args.hash_names.clone() };
     let done = redact(&mut message, &mut files, &options)
-        .map_err(|error| Failure::Input(format!("{}: {error}", args.model.display())))?;
-    tracing::info!("took {} out of {} tensors", bytes(done.bytes), done.tensors);
-    Written::from(&save_message(&message, &args.output)?).show(output)?;
+        .map_err(|error| Failure(format!("{}: {error}", args.model.display())))?;
+    let mut written = Written::from(&save_message(&message, &args.output)?);
+    written.notes.push(format!("took {} out of {} tensors", bytes(done.bytes), done.tensors));
+    written.show(output)?;
     Ok(Verdict::Yes)
 }

@@ -134,7 +134,7 @@ pub fn inspect(model: &Model, path: Option<&Path>) -> Inspection {
     for tensor in tensors(model) {
         let share = dtypes.entry(tensor.dtype().name()).or_default();
         share.0 += 1;
-        share.1 += tensor.byte_len();
+        share.1 = share.1.saturating_add(tensor.byte_len());
     }
     let mut dtypes: Vec<_> = dtypes
         .into_iter()
@@ -191,8 +191,10 @@ pub fn inspect(model: &Model, path: Option<&Path>) -> Inspection {
             .collect(),
         operators,
         initializers: model.initializers().count(),
-        parameters: named.iter().map(|(_, tensor)| tensor).filter(|t| float(t)).map(|t| t.len() as u64).sum(),
-        weight_bytes: dtypes.iter().map(|share| share.bytes).sum(),
+        parameters: saturating_sum(
+            named.iter().map(|(_, tensor)| tensor).filter(|t| float(t)).map(|t| t.len() as u64),
+        ),
+        weight_bytes: saturating_sum(dtypes.iter().map(|share| share.bytes)),
         dtypes,
         largest: named
             .iter()
@@ -213,6 +215,11 @@ pub fn inspect(model: &Model, path: Option<&Path>) -> Inspection {
     }
 }
 
+/// A file may claim any sizes; their sum stays at the largest number instead of overflowing.
+fn saturating_sum(sizes: impl Iterator<Item = u64>) -> u64 {
+    sizes.fold(0, u64::saturating_add)
+}
+
 fn interface(model: &Model, port: &Port) -> Interface {
     let value = model.value(port.value);
     let default = matches!(value.def(), crate::ir::Def::Input { default: Some(_), .. });
@@ -226,7 +233,7 @@ fn data_files(model: &Model) -> Vec<DataFile> {
             && let Ok(reference) = Reference::parse(entries)
         {
             let file = files.entry(reference.location.to_string()).or_insert((0, true));
-            file.0 += tensor.byte_len();
+            file.0 = file.0.saturating_add(tensor.byte_len());
             file.1 &= !matches!(tensor.data(), Data::Unavailable(_));
         }
     }

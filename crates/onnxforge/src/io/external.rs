@@ -110,6 +110,12 @@ impl Reference {
     }
 }
 
+/// The one spelling of a location: `./a//b` is `a/b`, so that two spellings are not taken for two files.
+pub fn normal_location(location: &str) -> Str {
+    let parts: Vec<&str> = location.split('/').filter(|part| !matches!(*part, "" | ".")).collect();
+    parts.join("/").into()
+}
+
 /// The files that a model refers to, each opened and mapped once.
 #[derive(Debug, Default)]
 pub struct ExternalFiles {
@@ -156,7 +162,7 @@ impl ExternalFiles {
         if start == end {
             return Ok(());
         }
-        let used = self.used.entry(reference.location.clone()).or_default();
+        let used = self.used.entry(normal_location(&reference.location)).or_default();
         if used.get(&start) == Some(&end) {
             return Ok(());
         }
@@ -173,7 +179,8 @@ impl ExternalFiles {
     }
 
     fn file(&mut self, location: &Str) -> Result<Arc<MappedFile>, ExternalError> {
-        if let Some(file) = self.open.get(location) {
+        let key = normal_location(location);
+        if let Some(file) = self.open.get(&key).filter(|_| contained(location).is_ok()) {
             return Ok(file.clone());
         }
         let folder = self
@@ -181,7 +188,7 @@ impl ExternalFiles {
             .as_deref()
             .ok_or_else(|| ExternalError::NoFolder { location: location.to_string() })?;
         let file = Arc::new(open_inside(folder, location, self.policy)?);
-        self.open.insert(location.clone(), file.clone());
+        self.open.insert(key, file.clone());
         Ok(file)
     }
 }

@@ -97,8 +97,10 @@ fn other_format(bytes: &[u8]) -> Option<&'static str> {
 pub fn load(path: &Path, options: &LoadOptions) -> Result<Model, LoadError> {
     let message = read_message(path)?;
     let folder = folder_of(path);
-    from_message(message, &mut ExternalFiles::new(Some(folder), options.links))
-        .map_err(|source| LoadError::Model { path: path.to_owned(), source: Box::new(source) })
+    let mut model = from_message(message, &mut ExternalFiles::new(Some(folder), options.links))
+        .map_err(|source| LoadError::Model { path: path.to_owned(), source: Box::new(source) })?;
+    model.set_source(path);
+    Ok(model)
 }
 
 /// Loads a model from its bytes; external data is looked up in `folder`.

@@ -146,7 +146,8 @@ impl Writer<'_, '_> {
             name: node.name().cloned(),
             op_type: Some(node.op().name.clone()),
             domain: notes.domain_spelling.or_else(|| (!domain.is_empty()).then(|| domain.clone())),
-            overload: notes.overload,
+            overload: (notes.empty_overload || !node.op().overload.is_empty())
+                .then(|| node.op().overload.clone()),
             attribute: node.attrs().iter().map(|attr| self.attribute(attr)).collect::<Result<_, _>>()?,
             doc_string: notes.doc_string,
             metadata_props: node.metadata().to_vec(),
@@ -231,7 +232,13 @@ impl Writer<'_, '_> {
     }
 
     fn tensor(&mut self, tensor: &Tensor, name: Option<Str>) -> Result<TensorProto, TensorError> {
-        let place = (self.place)(tensor)?;
+        let called = name.clone().or_else(|| tensor.notes().name.clone()).unwrap_or_default();
+        let place = (self.place)(tensor).map_err(|error| match error {
+            TensorError::Unavailable(why) => {
+                TensorError::Unavailable(format!("tensor {called:?}: {why}").into())
+            }
+            other => other,
+        })?;
         tensor_to_proto(tensor, name, place)
     }
 

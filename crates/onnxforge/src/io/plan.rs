@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::external::{Reference, contained};
+use super::external::{Reference, contained, normal_location};
 use super::load::{folder_of, read_message};
 use super::message::to_message;
 use super::save::{External, MESSAGE_LIMIT, SaveError};
@@ -160,10 +160,15 @@ impl DataPlan {
                 plan.keep(&folder, location, source, &name, &in_use, &mut taken);
             }
         } else {
-            plan.split_name = free_name(&format!("{name}.data"), |name| taken.contains(name));
-            // Data files that are named after the replaced model are its own; others may have other readers.
-            let own = in_use.iter().filter(|used| is_own_data(used, &name) && ***used != *plan.split_name);
-            plan.obsolete = own.map(|used| folder.join(&**used)).collect();
+            let exists = |name: &str| folder.join(name).symlink_metadata().is_ok();
+            plan.split_name = free_name(&format!("{name}.data"), |name| taken.contains(name) || exists(name));
+            // Data files that are named after the replaced model are its own, unless the saved model came from
+            // another file and has its weights there; others may have other readers.
+            let in_place = model.source().is_some_and(|source| same_path(source, path));
+            let needed =
+                |file: &Path| !in_place && sources.values().any(|source| same_file(&source.file, file));
+            let own = in_use.iter().filter(|used| is_own_data(used, &name)).map(|used| folder.join(&**used));
+            plan.obsolete = own.filter(|file| !needed(file)).collect();
         }
         Ok(plan)
     }
@@ -269,14 +274,16 @@ impl Source {
     }
 }
 
-/// The mapped file, the reference and the bytes of a tensor that is stored just where its entries say.
+/// The mapped file, the normal reference and the bytes of a tensor that is stored just where its entries say.
 fn kept_range(tensor: &Tensor) -> Option<(&Arc<MappedFile>, Reference, &Blob)> {
     let (Storage::External(entries), Data::Bytes(blob)) = (tensor.storage(), tensor.data()) else {
         return None;
     };
-    let reference = Reference::parse(entries).ok()?;
+    let mut reference = Reference::parse(entries).ok()?;
     let (file, offset) = blob.place()?;
-    (offset == reference.offset && contained(&reference.location).is_ok()).then_some((file, reference, blob))
+    let kept = offset == reference.offset && contained(&reference.location).is_ok();
+    reference.location = normal_location(&reference.location);
+    kept.then_some((file, reference, blob))
 }
 
 /// Whether `path` leads to the very file that is mapped, and not to one that took its place.
@@ -290,6 +297,10 @@ fn same_file(mapped: &MappedFile, path: &Path) -> bool {
     }
     #[cfg(not(unix))]
     matches!((mapped.path().canonicalize(), path.canonicalize()), (Ok(a), Ok(b)) if a == b)
+}
+
+fn same_path(a: &Path, b: &Path) -> bool {
+    matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b)
 }
 
 /// `name`, or `name` with a number before its ending where it is taken.
@@ -321,9 +332,10 @@ fn references_of(path: &Path) -> Vec<Str> {
     walk(&mut message, &mut |tensor: &mut TensorProto| {
         if tensor.data_location == Some(1)
             && let Ok(reference) = Reference::parse(&tensor.external_data)
-            && seen.insert(reference.location.clone())
+            && let location = normal_location(&reference.location)
+            && seen.insert(location.clone())
         {
-            found.push(reference.location);
+            found.push(location);
         }
     });
     found

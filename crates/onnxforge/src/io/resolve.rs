@@ -224,7 +224,13 @@ impl Loader<'_> {
         let spelled = node.domain.clone();
         let domain = normal_domain(spelled.as_deref().unwrap_or_default());
         let usual = if domain.is_empty() { spelled.is_none() } else { true };
-        let op = Op { domain: self.shared(domain.into()), name: self.shared(op_type) };
+        let overload = node.overload.take();
+        let empty_overload = overload.as_deref() == Some("");
+        let op = Op {
+            domain: self.shared(domain.into()),
+            name: self.shared(op_type),
+            overload: self.shared(overload.unwrap_or_default()),
+        };
         let inputs = node
             .input
             .iter()
@@ -247,7 +253,7 @@ impl Loader<'_> {
         }
         let notes = NodeNotes {
             doc_string: node.doc_string.take(),
-            overload: node.overload.take(),
+            empty_overload,
             domain_spelling: spelled.filter(|_| !usual),
             devices,
             unknown: std::mem::take(&mut node.unknown),

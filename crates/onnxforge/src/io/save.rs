@@ -134,6 +134,19 @@ pub fn save_message(message: &ModelProto, path: &Path) -> Result<Saved, SaveErro
     Staged::persist_all(vec![staged])
 }
 
+/// Writes a file in one step: it is there in full, or not at all.
+pub fn write_file(
+    path: &Path,
+    write: impl FnOnce(&mut dyn io::Write) -> io::Result<()>,
+) -> Result<Saved, SaveError> {
+    let staged = Staged::write(path, 0, &Silent, |out| write(out))?;
+    let mut saved = Staged::persist_all(vec![staged])?;
+    for (path, size) in &mut saved.files {
+        *size = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
+    }
+    Ok(saved)
+}
+
 /// Encodes `model` with all weights in it.
 pub fn to_bytes(model: &Model) -> Result<Vec<u8>, TensorError> {
     let message = to_inline_message(model)?;

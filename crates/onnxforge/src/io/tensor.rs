@@ -93,7 +93,9 @@ pub fn from_proto(proto: TensorProto, files: &mut ExternalFiles) -> Result<Tenso
         doc_string: proto.doc_string,
         metadata: proto.metadata_props,
         segment: proto.segment.map(|segment| *segment),
-        explicit_location: proto.data_location == Some(0),
+        location: proto.data_location.filter(|_| !external),
+        unused_external: if external { Vec::new() } else { proto.external_data.clone() },
+        empty_raw: external && proto.raw_data.is_some(),
         unknown: proto.unknown,
     };
     let field = filled.first().copied().unwrap_or("");
@@ -270,7 +272,8 @@ pub fn to_proto(tensor: &Tensor, name: Option<Str>, place: Place) -> Result<Tens
         doc_string: notes.doc_string.clone(),
         metadata_props: notes.metadata.clone(),
         segment: notes.segment.clone().map(Box::new),
-        data_location: notes.explicit_location.then_some(0),
+        data_location: notes.location,
+        external_data: notes.unused_external.clone(),
         unknown: notes.unknown.clone(),
         ..TensorProto::default()
     };
@@ -278,6 +281,7 @@ pub fn to_proto(tensor: &Tensor, name: Option<Str>, place: Place) -> Result<Tens
         (Place::Beside(entries), ..) => {
             proto.external_data = entries;
             proto.data_location = Some(EXTERNAL);
+            proto.raw_data = notes.empty_raw.then(|| Blob::default().into());
         }
         (_, Data::Strings(strings), _) => proto.string_data = strings.to_vec(),
         (_, Data::Bytes(_), Storage::Absent) if tensor.is_empty() => {}

@@ -50,6 +50,7 @@ impl Builder {
             origins: Origins::default(),
             journal: Vec::new(),
             names: Names::default(),
+            source: None,
             source_nodes: 0,
         };
         Self { model }

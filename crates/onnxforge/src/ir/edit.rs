@@ -22,6 +22,9 @@ use crate::proto::schema::ValueInfoProto;
 /// Distance between the order numbers of neighbours when a scope is numbered.
 pub(super) const ORDER_STEP: u64 = 1 << 20;
 
+/// Debug builds check all invariants after each edit of models with no more nodes than this.
+const DEBUG_VALIDATE: usize = 200;
+
 /// Why a rewrite cannot be committed. The model is as it was before.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EditError {
@@ -155,7 +158,8 @@ impl Rewrite {
         Operand::Constant(self.constants.len() - 1)
     }
 
-    /// Gives `value` another definition. It keeps its id, its name and its readers.
+    /// Gives `value` another definition: its readers read that from now on. It keeps its id and its name, unless it
+    /// becomes another name for a value that there is already; then its readers read that one.
     pub fn redefine(&mut self, value: ValueId, by: impl Into<Operand>) {
         self.redefined.push((value, by.into()));
     }
@@ -255,6 +259,7 @@ impl Model {
             redefined: rewrite.redefined.iter().map(|&(value, _)| value).collect(),
         };
         self.journal.push(entry);
+        debug_assert!(self.nodes.len() > DEBUG_VALIDATE || self.validate().is_ok(), "{:?}", self.validate());
         Ok(self.journal.len() - 1)
     }
 

@@ -26,6 +26,8 @@ pub struct Model {
     pub(super) origins: Origins,
     pub(super) journal: Vec<Entry>,
     pub(super) names: Names,
+    /// The file that it was loaded from.
+    pub(super) source: Option<std::path::PathBuf>,
     /// Number of nodes that came from the file; they are the first ones of the arena.
     pub(super) source_nodes: usize,
 }
@@ -34,6 +36,15 @@ impl Model {
     /// The fields of the file's outermost message, without graph and functions.
     pub fn header(&self) -> &ModelProto {
         &self.header
+    }
+
+    /// The file that the model was loaded from, if any.
+    pub fn source(&self) -> Option<&std::path::Path> {
+        self.source.as_deref()
+    }
+
+    pub(crate) fn set_source(&mut self, path: &std::path::Path) {
+        self.source = Some(path.to_owned());
     }
 
     /// The scope of the model's graph.
@@ -117,9 +128,18 @@ impl Model {
         self.scopes().flat_map(|(scope, _)| self.initializers_in(scope))
     }
 
-    /// The dense constant that a value always is.
+    /// The dense constant that a value always is. Before IR version 4 every constant had to be listed as an input
+    /// too, and nobody could override it.
     pub fn constant(&self, id: ValueId) -> Option<&Tensor> {
-        self.values[id].constant()?.dense()
+        match &self.values[id].def {
+            Def::Constant { constant, .. } => constant.dense(),
+            Def::Input { scope, default: Some(constant) }
+                if *scope == self.main && self.header.ir_version.unwrap_or(0) < 4 =>
+            {
+                constant.dense()
+            }
+            _ => None,
+        }
     }
 
     /// The scope in which a value is defined.

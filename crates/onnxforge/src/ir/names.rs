@@ -8,7 +8,7 @@ use crate::proto::Str;
 #[derive(Clone, Debug, Default)]
 pub struct Names {
     taken: HashSet<Str>,
-    /// Names that several values have, in scopes that may see each other.
+    /// Names that several values have, somewhere in the model.
     repeated: HashSet<Str>,
     /// The next number to try for a hint.
     next: HashMap<Str, u64>,

@@ -17,17 +17,19 @@ pub struct Op {
     pub domain: Str,
     /// The operator's name.
     pub name: Str,
+    /// Which of several functions of that name; empty for operators.
+    pub overload: Str,
 }
 
 impl Op {
     /// An operator of the standard domain.
     pub fn standard(name: &str) -> Self {
-        Self { domain: "".into(), name: name.into() }
+        Self { domain: "".into(), name: name.into(), overload: "".into() }
     }
 
     /// An operator of `domain`, where `ai.onnx` is another spelling of the standard domain.
     pub fn new(domain: &str, name: &str) -> Self {
-        Self { domain: normal_domain(domain).into(), name: name.into() }
+        Self { domain: normal_domain(domain).into(), name: name.into(), overload: "".into() }
     }
 
     /// Whether this is the operator `name` of the standard domain.
@@ -43,10 +45,11 @@ pub fn normal_domain(domain: &str) -> &str {
 
 impl fmt::Display for Op {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &*self.domain {
-            "" => f.write_str(&self.name),
-            domain => write!(f, "{domain}.{}", self.name),
+        if !self.domain.is_empty() {
+            write!(f, "{}.", self.domain)?;
         }
+        f.write_str(&self.name)?;
+        if self.overload.is_empty() { Ok(()) } else { write!(f, ":{}", self.overload) }
     }
 }
 
@@ -140,8 +143,8 @@ impl Attr {
 pub struct NodeNotes {
     /// Documentation.
     pub doc_string: Option<Str>,
-    /// Which of several functions of the same name is called.
-    pub overload: Option<Str>,
+    /// The overload is written although it is empty.
+    pub empty_overload: bool,
     /// The domain as the file spells it, where that is not the usual spelling.
     pub domain_spelling: Option<Str>,
     /// How the node runs on several devices.

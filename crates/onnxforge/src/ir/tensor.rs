@@ -83,8 +83,12 @@ pub struct TensorNotes {
     pub metadata: Vec<StringStringEntryProto>,
     /// The chunk of a larger tensor that this is.
     pub segment: Option<Segment>,
-    /// `data_location` was written although it says the default.
-    pub explicit_location: bool,
+    /// `data_location` where it is written although the elements are not external.
+    pub location: Option<i32>,
+    /// `external_data` of a tensor that is not external.
+    pub unused_external: Vec<StringStringEntryProto>,
+    /// An external tensor has an empty `raw_data` too.
+    pub empty_raw: bool,
     /// Fields of a later version.
     pub unknown: Unknown,
 }
@@ -230,7 +234,9 @@ impl Tensor {
             doc_string: None,
             metadata: Vec::new(),
             segment: None,
-            explicit_location: false,
+            location: None,
+            unused_external: Vec::new(),
+            empty_raw: false,
             unknown: Unknown(Vec::new()),
         };
         self.notes.as_deref().unwrap_or(&NONE)

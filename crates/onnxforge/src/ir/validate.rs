@@ -1,4 +1,5 @@
-//! The invariants of the IR, checked. Edits keep them; tests and debug builds ask whether they really do.
+//! The invariants of the IR, checked. Edits keep them; tests ask whether they really do, and debug builds after
+//! each edit of a small model.
 
 use std::collections::HashMap;
 

@@ -31,7 +31,7 @@ impl Constant {
     pub fn byte_len(&self) -> u64 {
         match self {
             Self::Dense(tensor) => tensor.byte_len(),
-            Self::Sparse(sparse) => sparse.values.byte_len() + sparse.indices.byte_len(),
+            Self::Sparse(sparse) => sparse.values.byte_len().saturating_add(sparse.indices.byte_len()),
         }
     }
 }

@@ -7,19 +7,20 @@ mod generate;
 mod names;
 mod recipe;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 pub use generate::Generator;
 pub use recipe::Recipe;
 
-use crate::blob::Payload;
+use crate::blob::{Blob, Payload, Stream};
 use crate::io::external::ExternalFiles;
 pub use crate::io::tensor::RECIPE_KEY;
 use crate::io::tensor::{StoredTensorError, external_entries, from_proto};
 use crate::ir::tensor::{Data, TensorError, element_count};
 use crate::ir::{DType, Tensor};
-use crate::proto::schema::{ModelProto, StringStringEntryProto, TensorProto};
-use crate::proto::walk::walk;
+use crate::proto::schema::{AttributeProto, ModelProto, StringStringEntryProto, TensorProto};
+use crate::proto::walk::{Visitor, walk};
 
 /// The data file that redacted tensors refer to; it does not exist.
 pub const LOCATION: &str = "weights-redacted";
@@ -39,10 +40,10 @@ impl Default for RedactOptions {
     }
 }
 
-/// What redacting took out.
+/// What redacting took out, or materializing put in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Redacted {
-    /// Tensors without elements now.
+    /// Tensors and lists with other elements, or none.
     pub tensors: usize,
     /// Bytes that they had.
     pub bytes: u64,
@@ -86,21 +87,68 @@ pub fn redact(
     files: &mut ExternalFiles,
     options: &RedactOptions,
 ) -> Result<Redacted, RedactError> {
-    let mut done = Redacted::default();
-    let mut offset = 0u64;
-    let mut failure = None;
-    walk(model, &mut |proto: &mut TensorProto| {
-        if failure.is_none() {
-            failure = redact_tensor(proto, files, options, &mut offset, &mut done).err();
-        }
-    });
-    if let Some(error) = failure {
-        return Err(error);
-    }
+    let mut redactor = Redactor { files, options, offset: 0, done: Redacted::default(), failure: None };
+    walk(model, &mut redactor);
+    let done = match redactor.failure {
+        Some(error) => return Err(error),
+        None => redactor.done,
+    };
     if let Some(salt) = &options.hash_names {
         names::hash(model, salt);
     }
     Ok(done)
+}
+
+struct Redactor<'a> {
+    files: &'a mut ExternalFiles,
+    options: &'a RedactOptions,
+    offset: u64,
+    done: Redacted,
+    failure: Option<RedactError>,
+}
+
+impl Visitor for Redactor<'_> {
+    fn tensor(&mut self, tensor: &mut TensorProto) {
+        if self.failure.is_none() {
+            let Self { files, options, offset, done, .. } = self;
+            self.failure = redact_tensor(tensor, files, options, offset, done).err();
+        }
+    }
+
+    /// Attributes have no other place for elements, so long lists get other elements right here. Integers stay: they
+    /// are the structure of trees and the axes of operators.
+    fn attribute(&mut self, attribute: &mut AttributeProto) {
+        let mut taken = 0;
+        if attribute.floats.len() as u64 * 4 >= self.options.keep_below {
+            let other = Tensor::from_f32s([attribute.floats.len()], &attribute.floats)
+                .and_then(|floats| Recipe::measure(&floats))
+                .ok()
+                .and_then(|recipe| Generator::new(recipe, DType::F32, attribute.floats.len(), 0, taken).ok())
+                .and_then(|generator| {
+                    let mut bytes = Vec::new();
+                    generator.write_to(&mut bytes).ok()?;
+                    Some(bytes.as_chunks().0.iter().map(|chunk| f32::from_le_bytes(*chunk)).collect())
+                });
+            taken += attribute.floats.len() as u64 * 4;
+            attribute.floats = other.unwrap_or_else(|| vec![0.0; attribute.floats.len()]);
+        }
+        // A list with repetitions is a list of modes; one without is a vocabulary.
+        let bytes: u64 = attribute.strings.iter().map(|text| text.len() as u64).sum();
+        let distinct: HashSet<&[u8]> = attribute.strings.iter().map(|text| &**text).collect();
+        if bytes >= self.options.keep_below && distinct.len() == attribute.strings.len() {
+            taken += bytes;
+            attribute.strings = numbered(attribute.strings.len());
+        }
+        if taken > 0 {
+            self.done.tensors += 1;
+            self.done.bytes = self.done.bytes.saturating_add(taken);
+        }
+    }
+}
+
+/// Strings that say nothing but their position.
+fn numbered(count: usize) -> Vec<Blob> {
+    (0..count).map(|i| format!("s{i}").as_str().into()).collect()
 }
 
 fn redact_tensor(
@@ -116,14 +164,15 @@ fn redact_tensor(
     }
     let tensor = from_proto(proto.clone(), files)
         .map_err(|source| RedactError::Stored { name: name.clone(), source })?;
+    let bytes = tensor.byte_len();
     if tensor.dtype() == DType::String {
-        if options.hash_names.is_some() {
-            proto.string_data =
-                (0..proto.string_data.len()).map(|i| format!("s{i}").as_str().into()).collect();
+        if bytes >= options.keep_below || options.hash_names.is_some() {
+            proto.string_data = numbered(proto.string_data.len());
+            done.tensors += 1;
+            done.bytes = done.bytes.saturating_add(bytes);
         }
         return Ok(());
     }
-    let bytes = tensor.byte_len();
     if bytes < options.keep_below && !matches!(tensor.data(), Data::Unavailable(_)) {
         inline(proto, &tensor);
         return Ok(());
@@ -140,9 +189,9 @@ fn redact_tensor(
         value: Some(recipe.into()),
         ..StringStringEntryProto::default()
     });
-    *offset = (*offset + bytes).next_multiple_of(64);
+    *offset = offset.saturating_add(bytes).checked_next_multiple_of(64).unwrap_or(u64::MAX);
     done.tensors += 1;
-    done.bytes += bytes;
+    done.bytes = done.bytes.saturating_add(bytes);
     Ok(())
 }
 
@@ -207,7 +256,7 @@ fn materialize_tensor(proto: &mut TensorProto, seed: u64, done: &mut Redacted) -
         shape.as_deref().and_then(element_count).ok_or_else(|| unreadable("impossible shape".into()))?;
     let generator = Generator::new(recipe, dtype, count, seed, done.tensors as u64).map_err(unreadable)?;
     done.tensors += 1;
-    done.bytes += dtype.byte_len(count).unwrap_or(0) as u64;
+    done.bytes = done.bytes.saturating_add(dtype.byte_len(count).unwrap_or(0) as u64);
     clear_elements(proto);
     proto.metadata_props.retain(|entry| entry.key.as_deref() != Some(RECIPE_KEY));
     proto.raw_data = Some(Payload::Stream(Arc::new(generator)));

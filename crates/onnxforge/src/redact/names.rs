@@ -2,18 +2,18 @@
 
 use std::collections::HashSet;
 
+use sha2::{Digest, Sha256};
+
 use crate::proto::Str;
 use crate::proto::schema::{
     AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, ValueInfoProto,
 };
 use crate::proto::walk::{Visitor, walk};
 
-/// FNV-1a, 64 bits.
+/// The first 64 bits of a SHA-256 over salt and text.
 fn digest(salt: &str, text: &str) -> u64 {
-    salt.bytes()
-        .chain([0])
-        .chain(text.bytes())
-        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+    let hash = Sha256::new().chain_update(salt).chain_update([0]).chain_update(text).finalize();
+    hash.first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes))
 }
 
 /// Replaces every name in `model` and drops documentation and metadata. Operators keep theirs.
@@ -35,6 +35,8 @@ pub(super) fn hash(model: &mut ModelProto, salt: &str) {
     }
     model.doc_string = None;
     model.domain = None;
+    model.producer_name = None;
+    model.producer_version = None;
     let recipes = |key: &Option<Str>| key.as_deref() == Some(super::RECIPE_KEY);
     model.metadata_props.retain(|entry| recipes(&entry.key));
 }

@@ -73,8 +73,11 @@ impl Moments {
         self.max = self.max.max(value);
     }
 
-    fn std(&self) -> f64 {
-        if self.count > 0.0 { (self.squares / self.count).max(0.0).sqrt() } else { 0.0 }
+    fn normal(&self) -> Recipe {
+        let std = if self.count > 0.0 { (self.squares / self.count).max(0.0).sqrt() } else { 0.0 };
+        // Squares of the very largest numbers overflow.
+        let or_zero = |value: f64| if value.is_finite() { value } else { 0.0 };
+        Recipe::Normal { mean: or_zero(self.mean), std: or_zero(std), min: self.min, max: self.max }
     }
 }
 
@@ -118,7 +121,7 @@ impl Recipe {
             Some(_) if tensor.dtype().bits() > 8 => {
                 Self::Uniform { min: moments.min as i64, max: moments.max as i64 }
             }
-            _ => Self::Normal { mean: moments.mean, std: moments.std(), min: moments.min, max: moments.max },
+            _ => moments.normal(),
         })
     }
 }

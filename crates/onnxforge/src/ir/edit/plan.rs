@@ -261,11 +261,16 @@ impl<'a> Planner<'a> {
             }
             Ok(())
         };
-        for operand in self.rewrite.nodes.iter().flat_map(|staged| &staged.inputs) {
-            if let Operand::Value(value) = *operand
-                && !self.redefined.contains_key(&value)
-            {
-                read(value)?;
+        for (reader, staged) in self.rewrite.nodes.iter().enumerate() {
+            for &operand in &staged.inputs {
+                let Operand::Value(value) = operand else { continue };
+                match self.resolve(value, operand)? {
+                    Source::Value(target) => read(target)?,
+                    Source::Output(node, _) if node >= reader => {
+                        return Err(EditError::Order(self.name(value)));
+                    }
+                    Source::Output(..) | Source::Constant(_) => {}
+                }
             }
         }
         for value in self.captured_by_moved() {
@@ -281,6 +286,12 @@ impl<'a> Planner<'a> {
                 Source::Value(target) => Some(target),
                 _ => None,
             });
+            // What read the old value reads the keeper from now on, under the keeper's name.
+            if let (Source::Value(target), Some(keeper)) = (group.source, group.keeper) {
+                for used in self.remaining(target) {
+                    self.check_name(keeper, used, group.source)?;
+                }
+            }
             for &value in group.keeper.iter().chain(&group.others) {
                 for used in self.remaining(value) {
                     let order = self.position(used, group.source, value)?;
