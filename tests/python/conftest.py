@@ -60,7 +60,7 @@ class Limits:
         if self.heap is not None:
             limits.append(f"ulimit -d {self.heap // 1024}")
         if self.files is not None:
-            limits.append(f"ulimit -n {self.files}")
+            limits.append(f"ulimit -S -n {self.files}")
         return ["/bin/sh", "-c", "; ".join([*limits, 'exec "$@"']), "sh", *command]
 
 

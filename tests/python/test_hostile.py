@@ -129,8 +129,8 @@ def test_bytes_changed_at_random(forge, tmp_path):
 
 
 DIMS = [
-    [2**32, 2**32], [2**31, 2**31, 4], [2**62, 4], [2**63 - 1], [2**63 - 1, 2**63 - 1], [3] * 50, [2**61], [-1], [-(2**63)],
-    [2, -2], [-1, -4], [2**64 // 4 + 1], [1 << 20, 1 << 20, 1 << 22],
+    [2**32, 2**32], [2**31, 2**31, 4], [2**62, 4], [2**63 - 1], [2**63 - 1, 2**63 - 1], [3] * 50, [2**61], [-1],
+    [-(2**63)], [2, -2], [-1, -4], [2**64 // 4 + 1], [1 << 20, 1 << 20, 1 << 22],
 ]  # fmt: skip
 
 
@@ -200,7 +200,8 @@ def in_groups(around, depth):
 
 def test_nested_ten_thousand_deep(forge, tmp_path):
     contents = [(name, nested(*nesting, 10_000)) for name, nesting in NESTINGS.items()]
-    contents += [(f"group_{number}", in_groups(path, 10_000)) for number, path in enumerate([[], [7], [7, 1], [7, 5], [7, 13, 2]])]
+    for number, path in enumerate([[], [7], [7, 1], [7, 5], [7, 13, 2]]):
+        contents.append((f"group_{number}", in_groups(path, 10_000)))
     contents.append(("open_groups", small_model().SerializeToString() + key(77, GROUP) * 10_000))
     outcomes = run(forge, files(tmp_path, contents), tmp_path)
     assert_all_bad(outcomes)
@@ -212,7 +213,8 @@ def test_nested_as_deep_as_python_accepts(forge, tmp_path):
     contents = []
     for depth in [1, 2, 5, 10, *range(28, 36), *range(45, 52), *range(94, 103)]:
         contents += [(f"{name}_{depth}", nested(*NESTINGS[name], depth)) for name in ("sequence", "optional", "map")]
-        contents += [(f"group_{number}_{depth}", in_groups(path, depth)) for number, path in enumerate([[], [7], [7, 13]])]
+        for number, path in enumerate([[], [7], [7, 13]]):
+            contents.append((f"group_{number}_{depth}", in_groups(path, depth)))
         model = small_model()
         # Bodies need names for what they hold.
         node = model.graph.node[3]
@@ -332,7 +334,8 @@ def test_names_that_are_not_utf8(forge, tmp_path):
 
 def test_names_that_hold_anything_else(forge, tmp_path):
     """Line breaks, control characters and quotes are names like others; messages about them stay on one line."""
-    for number, name in enumerate(["a\nb", "\x1b[31mred", "\0", "\"'", "\u202e", "x" * 100_000, "\r\n", "💥", "\x7f"]):
+    names = ["a\nb", "\x1b[31mred", "\0", "\"'", "\u202e", "x" * 100_000, "\r\n", "💥", "\x7f"]
+    for number, name in enumerate(names):
         model = small_model()
         model.graph.node[0].name = name
         model.graph.node[0].input[1] = name + "!"
@@ -371,10 +374,11 @@ def other_files(folder):
 
 def test_other_files(forge, tmp_path):
     paths = other_files(tmp_path)
-    for command in [("check",), ("save", "-o", tmp_path / "out.onnx"), ("inspect",), ("print",), ("redact", "-o", tmp_path / "out.onnx")]:
+    target = tmp_path / "out.onnx"
+    for command in [("check",), ("save", "-o", target), ("inspect",), ("print",), ("redact", "-o", target)]:
         for path, outcome in zip(paths, forge.many([(*command, path) for path in paths], limits=Limits())):
             outcome.refused(path.name)
-    assert not (tmp_path / "out.onnx").exists()
+    assert not target.exists()
 
 
 def large_models():

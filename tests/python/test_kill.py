@@ -84,8 +84,8 @@ CASES = [
 
 
 def restore(original, folder):
-    """Makes `folder` a copy of `original`. A link will do for a model: replacing it by rename leaves the original alone.
-    Data files with several links would not be read."""
+    """Makes `folder` a copy of `original`. A link will do for a model: replacing it by rename leaves the original
+    alone. Data files with several links would not be read."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     for file in original.iterdir():
@@ -94,7 +94,7 @@ def restore(original, folder):
 
 
 def attempt(process, folder, delay):
-    """Kills a save after `delay`, or, without one, at the first change that can be seen; whether it had ended by then."""
+    """Kills a save after `delay`, or, without one, at the first change that can be seen; whether it had ended."""
     if delay is None:
         before = names(folder)
         while process.poll() is None and names(folder) == before:

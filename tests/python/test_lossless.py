@@ -155,7 +155,8 @@ def test_unknown_fields_before_and_after_known_ones(forge, tmp_path):
 
 # Fields that a model needs: an empty one is no model, or another one.
 NEEDED = {
-    "onnx.AttributeProto.name", "onnx.AttributeProto.type", "onnx.AttributeProto.ref_attr_name", "onnx.NodeProto.op_type",
+    "onnx.AttributeProto.name", "onnx.AttributeProto.type", "onnx.AttributeProto.ref_attr_name",
+    "onnx.NodeProto.op_type",
     "onnx.TensorProto.data_location", "onnx.TensorProto.data_type", "onnx.TensorProto.name", "onnx.ValueInfoProto.name",
     "onnx.StringStringEntryProto.key", "onnx.StringStringEntryProto.value",
 }  # fmt: skip

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 
 use crate::step::{output, root, step};
 
@@ -46,8 +46,8 @@ fn create(folder: &Path) -> Result<()> {
         "-c",
         "import sys; print('%d.%d' % sys.version_info[:2]); sys.exit(sys.version_info < (3, 11))",
     ]))
-    .with_context(|| {
-        format!(
+    .map_err(|_| {
+        anyhow!(
             "the Python tests need Python 3.11 or later, and {} is not that; install it, name it in the \
              environment variable PYTHON, or leave these tests out with --no-python",
             system.to_string_lossy()

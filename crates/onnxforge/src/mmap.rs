@@ -1,32 +1,55 @@
 //! Files mapped into memory: the one place in the crate that needs `unsafe`.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
 use std::path::{Path, PathBuf};
 
 use memmap2::Mmap;
 
-/// A file opened for reading whose bytes are mapped into memory.
+/// A file whose bytes are mapped into memory. It is not held open: a model may have a data file for every tensor.
 ///
-/// The open handle is kept beside the map, so that unchanged ranges can be copied from file to file by the kernel.
 /// Replacing the file by rename is safe (the old contents live on as long as the map does). Truncating it in place while
 /// it is mapped ends the process, as with every program that maps files.
 #[derive(Debug)]
 pub struct MappedFile {
     path: PathBuf,
-    file: File,
+    identity: Identity,
     map: Option<Mmap>,
+}
+
+/// What tells a file from another one that took its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Identity {
+    #[cfg(unix)]
+    device_and_inode: (u64, u64),
+    #[cfg(not(unix))]
+    modified: Option<std::time::SystemTime>,
+    length: u64,
+}
+
+impl From<&Metadata> for Identity {
+    fn from(metadata: &Metadata) -> Self {
+        #[cfg(unix)]
+        use std::os::unix::fs::MetadataExt;
+        Self {
+            #[cfg(unix)]
+            device_and_inode: (metadata.dev(), metadata.ino()),
+            #[cfg(not(unix))]
+            modified: metadata.modified().ok(),
+            length: metadata.len(),
+        }
+    }
 }
 
 impl MappedFile {
     /// Opens and maps `path`. An empty file needs no map and has none.
     pub fn open(path: &Path) -> io::Result<Self> {
         regular(&std::fs::metadata(path)?)?;
-        Self::from_file(path.to_owned(), File::open(path)?)
+        Self::from_file(path.to_owned(), &File::open(path)?)
     }
 
-    /// Maps an already open file; `path` is remembered for messages and for comparing places.
-    pub fn from_file(path: PathBuf, file: File) -> io::Result<Self> {
+    /// Maps an open file; `path` is where it lies.
+    pub fn from_file(path: PathBuf, file: &File) -> io::Result<Self> {
         let metadata = file.metadata()?;
         regular(&metadata)?;
         let map = if metadata.len() == 0 {
@@ -36,9 +59,9 @@ impl MappedFile {
             // program writes into the very same inode while we read; what we then read is arbitrary but never
             // interpreted as anything but plain bytes.
             #[allow(unsafe_code)]
-            Some(unsafe { Mmap::map(&file)? })
+            Some(unsafe { Mmap::map(file)? })
         };
-        Ok(Self { path, file, map })
+        Ok(Self { path, identity: (&metadata).into(), map })
     }
 
     /// The path that the file was opened by.
@@ -46,9 +69,17 @@ impl MappedFile {
         &self.path
     }
 
-    /// The open handle, for copying ranges without reading them into this process.
-    pub fn file(&self) -> &File {
-        &self.file
+    /// Whether `path` leads to this very file, and not to one that took its place.
+    pub fn is_at(&self, path: &Path) -> bool {
+        std::fs::metadata(path).is_ok_and(|metadata| Identity::from(&metadata) == self.identity)
+    }
+
+    /// Opens the file once more, for copying ranges without reading them into this process. `None`: another file took
+    /// its place.
+    pub fn reopen(&self) -> Option<File> {
+        let file = File::open(&self.path).ok()?;
+        let metadata = file.metadata().ok()?;
+        (Identity::from(&metadata) == self.identity).then_some(file)
     }
 
     /// Every byte of the file.
@@ -58,7 +89,7 @@ impl MappedFile {
 }
 
 /// Refuses what is not a file: opening a pipe would wait for ever.
-pub(crate) fn regular(metadata: &std::fs::Metadata) -> io::Result<()> {
+pub(crate) fn regular(metadata: &Metadata) -> io::Result<()> {
     if metadata.is_file() {
         Ok(())
     } else {

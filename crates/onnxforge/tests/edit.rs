@@ -369,8 +369,35 @@ fn places_between_two_nodes_do_not_run_out() {
     assert_eq!(m.node_count(), 42);
 }
 /// Edits that must be refused, or made right.
-mod found {
+mod regressions {
     use super::*;
+
+    /// `q` takes over the definition of `t`, but in the body `q` is something else.
+    #[test]
+    fn an_output_does_not_take_over_what_a_body_reads_under_its_name() {
+        let then = graph(&[], &[], vec![node("q = Neg(x)"), node("b = Add(q, t)")], &["b"]);
+        let other = graph(&[], &[], vec![node("o = Abs(x)")], &["o"]);
+        let nodes = vec![node("t = Relu(x)"), node("q = Identity(t)"), if_node("y = If(p)", then, other)];
+        let mut m = model(graph(&["x", "p"], &[], nodes, &["y", "q"]));
+        let identity = m.nodes_in(m.main()).find(|(_, node)| node.op().is("Identity")).unwrap().0;
+        let mut edit = rewrite(&[identity]);
+        edit.redefine(m.node(identity).output(0).unwrap(), m.node(identity).input(0).unwrap());
+        assert!(matches!(refused(&mut m, edit), EditError::Hidden(_)));
+    }
+
+    /// A new node reads what a later new node defines.
+    #[test]
+    fn new_nodes_do_not_read_what_comes_later() {
+        let then = graph(&[], &["k: 1 2"], vec![node("b = Neg(k)")], &["b"]);
+        let other = graph(&[], &[], vec![node("o = Abs(x)")], &["o"]);
+        let mut m = model(graph(&["x", "p"], &[], vec![if_node("y = If(p)", then, other)], &["y"]));
+        let mut edit = rewrite(&[producer(&m, "y")]);
+        let first = edit.node(op("Neg"), inputs(&m, &["k"]), 1, vec![]);
+        let second = edit.node(op("Abs"), inputs(&m, &["x"]), 1, vec![]);
+        edit.redefine(value(&m, "k"), second.output(0));
+        edit.redefine(value(&m, "y"), first.output(0));
+        sound(&mut m, edit);
+    }
 
     #[test]
     fn two_outputs_do_not_become_one() {

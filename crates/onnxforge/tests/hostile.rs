@@ -535,7 +535,7 @@ fn nothing_outside_of_the_folder_is_read() {
 }
 
 /// Inputs that should be refused or take no longer than others of their size.
-mod found {
+mod regressions {
     use super::*;
 
     /// Tensors whose data is missing claim sizes whose sum does not fit in 64 bits.

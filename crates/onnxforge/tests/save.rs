@@ -482,8 +482,65 @@ fn data_of_sparse_tensors_is_in_use() {
 }
 
 /// Saves that should be refused, or do no harm.
-mod found {
+mod regressions {
     use super::*;
+
+    /// Two spellings of one path are one file.
+    #[test]
+    fn spellings_of_a_location_are_one_file() {
+        let root = folder();
+        let tensors = vec![external("a", "./w.bin", Some(0), 9), external("b", "w.bin", Some(9), 9)];
+        let model = open(&put(&root.path().join("in"), "m.onnx", tensors, &[("w.bin", pattern(18, 1))]));
+        for name in ["m.onnx", "w.bin"] {
+            let out = root.path().join("out").join(name);
+            store(&model, &out, External::Keep).unwrap();
+            assert_eq!(constants(&open(&out)), constants(&model));
+        }
+        let tensors = vec![external("a", "./w.bin", Some(0), 9), external("b", "w.bin", Some(5), 9)];
+        let overlapping = put(&root.path().join("bad"), "m.onnx", tensors, &[("w.bin", pattern(18, 1))]);
+        assert!(store(&open(&overlapping), &root.path().join("x/m.onnx"), External::Keep).is_err());
+    }
+
+    /// Neither the data of the model that is saved nor that of a neighbour is overwritten or removed.
+    #[test]
+    fn the_data_of_the_input_stays() {
+        for (mode, shared) in MODES.iter().flat_map(|&mode| [(mode, false), (mode, true)]) {
+            let root = folder();
+            let tensors = || vec![external("a", "b.onnx.data", Some(0), 2000)];
+            let path = put(root.path(), "a.onnx", tensors(), &[("b.onnx.data", pattern(2000, 1))]);
+            if shared {
+                put(root.path(), "b.onnx", tensors(), &[]);
+            }
+            let model = open(&path);
+            let expected = constants(&model);
+            store(&model, &root.path().join("b.onnx"), mode).unwrap();
+            assert_eq!(constants(&open(&path)), expected, "{mode:?} {shared}");
+            assert_eq!(constants(&open(&root.path().join("b.onnx"))), expected, "{mode:?} {shared}");
+        }
+    }
+
+    /// Oddities of stored tensors come back.
+    #[test]
+    fn every_field_of_a_tensor_comes_back() {
+        let root = folder();
+        let plain = |name: &str| TensorProto {
+            raw_data: Some(onnxforge::blob::Blob::from(vec![7]).into()),
+            ..external(name, "w.bin", Some(0), 1)
+        };
+        let tensors = vec![
+            TensorProto { data_location: None, ..plain("unused") },
+            TensorProto { data_location: Some(7), external_data: vec![], ..plain("strange") },
+            TensorProto {
+                raw_data: Some(onnxforge::blob::Blob::default().into()),
+                ..external("empty", "w.bin", Some(0), 1)
+            },
+        ];
+        let path = put(&root.path().join("in"), "m.onnx", tensors, &[("w.bin", pattern(1, 1))]);
+        let out = root.path().join("out/m.onnx");
+        store(&open(&path), &out, External::Keep).unwrap();
+        let read = |path: &Path| onnxforge::io::load::read_message(path).unwrap();
+        assert_eq!(read(&out), read(&path));
+    }
 
     /// More than new files usually get, and a file that its owner may not write.
     #[cfg(unix)]

@@ -236,7 +236,7 @@ fn open_inside(folder: &Path, location: &str, policy: LinkPolicy) -> Result<Mapp
             ));
         }
     }
-    MappedFile::from_file(path.clone(), file).map_err(open_error)
+    MappedFile::from_file(path.clone(), &file).map_err(open_error)
 }
 
 #[cfg(test)]

@@ -117,7 +117,7 @@ impl DataPlan {
             }
             total = total.saturating_add(tensor.byte_len());
             if let Some((file, reference, blob)) = kept_range(tensor) {
-                if overwritten.is_none() && same_file(file, path) {
+                if overwritten.is_none() && file.is_at(path) {
                     overwritten = Some(reference.location.clone());
                 }
                 let source = sources
@@ -165,8 +165,7 @@ impl DataPlan {
             // Data files that are named after the replaced model are its own, unless the saved model came from
             // another file and has its weights there; others may have other readers.
             let in_place = model.source().is_some_and(|source| same_path(source, path));
-            let needed =
-                |file: &Path| !in_place && sources.values().any(|source| same_file(&source.file, file));
+            let needed = |file: &Path| !in_place && sources.values().any(|source| source.file.is_at(file));
             let own = in_use.iter().filter(|used| is_own_data(used, &name)).map(|used| folder.join(&**used));
             plan.obsolete = own.filter(|file| !needed(file)).collect();
         }
@@ -184,7 +183,7 @@ impl DataPlan {
         taken: &mut HashSet<String>,
     ) {
         let target = folder.join(&*location);
-        let stays = same_file(&source.file, &target) || source.is_stored_in(&target);
+        let stays = *location != *model_name && (source.file.is_at(&target) || source.is_stored_in(&target));
         let mut name = location.to_string();
         if !stays {
             // Its own name is reserved for it, unless the replaced model, a neighbour or the model file has it.
@@ -284,19 +283,6 @@ fn kept_range(tensor: &Tensor) -> Option<(&Arc<MappedFile>, Reference, &Blob)> {
     let kept = offset == reference.offset && contained(&reference.location).is_ok();
     reference.location = normal_location(&reference.location);
     kept.then_some((file, reference, blob))
-}
-
-/// Whether `path` leads to the very file that is mapped, and not to one that took its place.
-fn same_file(mapped: &MappedFile, path: &Path) -> bool {
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::MetadataExt;
-        let identity = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
-        let (a, b) = (mapped.file().metadata().map(identity), std::fs::metadata(path).map(identity));
-        matches!((a, b), (Ok(a), Ok(b)) if a == b)
-    }
-    #[cfg(not(unix))]
-    matches!((mapped.path().canonicalize(), path.canonicalize()), (Ok(a), Ok(b)) if a == b)
 }
 
 fn same_path(a: &Path, b: &Path) -> bool {

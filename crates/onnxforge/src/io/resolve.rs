@@ -40,7 +40,12 @@ pub fn from_message(mut message: ModelProto, files: &mut ExternalFiles) -> Resul
         loader.function(&mut function).map_err(|e| e.within(|| format!("function {name:?}")))?;
     }
     let finished = loader.builder.finish();
-    finished.map_err(|Cycle { nodes }| ModelErrorKind::Cycle(nodes.join(" → ")).into())
+    finished.map_err(|Cycle { nodes }| {
+        let shown = nodes.iter().take(8).map(String::as_str).collect::<Vec<_>>().join(" → ");
+        let rest = nodes.len().saturating_sub(8);
+        let more = if rest > 0 { format!(" → … ({rest} more)") } else { String::new() };
+        ModelErrorKind::Cycle(shown + &more).into()
+    })
 }
 
 /// Names that training information refers to.

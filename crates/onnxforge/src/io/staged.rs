@@ -3,24 +3,26 @@
 use std::fs::File;
 use std::io::{self, BufWriter, Seek, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
-use tempfile::NamedTempFile;
+use tempfile::TempPath;
 
 use super::load::folder_of;
 use super::save::{SaveError, Saved};
 use crate::blob::{Blob, Payload};
+use crate::mmap::MappedFile;
 use crate::progress::Progress;
 
 /// Bytes copied between two reports of progress.
 const PROGRESS_STEP: usize = 32 << 20;
 
 /// Bytes written between two early trips to the disk.
-const EARLY_SYNC: u64 = 256 << 20;
+const EARLY_SYNC: u64 = 128 << 20;
 
 /// A complete file that has not taken its place.
 pub(super) struct Staged {
-    file: NamedTempFile,
+    file: TempPath,
     target: PathBuf,
     size: u64,
 }
@@ -33,7 +35,7 @@ impl Staged {
         progress: &dyn Progress,
         write: impl FnOnce(&mut Output<'_>) -> io::Result<()>,
     ) -> Result<Self, SaveError> {
-        let attempt = || -> io::Result<NamedTempFile> {
+        let attempt = || -> io::Result<TempPath> {
             let folder = folder_of(target);
             std::fs::create_dir_all(&folder)?;
             let prefix = format!(".{}.", target.file_name().unwrap_or_default().to_string_lossy());
@@ -56,12 +58,13 @@ impl Staged {
                     progress,
                     written,
                     unsynced: 0,
+                    source: None,
                 };
                 write(&mut out)?;
                 out.buffer.flush()?;
                 out.buffer.get_ref().sync_all()
             })?;
-            Ok(file)
+            Ok(file.into_temp_path())
         };
         match attempt() {
             Ok(file) => Ok(Self { file, target: target.to_owned(), size }),
@@ -98,6 +101,8 @@ pub(super) struct Output<'a> {
     /// Wakes the thread that brings what is written to the disk.
     written: SyncSender<()>,
     unsynced: u64,
+    /// The file that was copied from last.
+    source: Option<(Arc<MappedFile>, Arc<File>)>,
 }
 
 impl Output<'_> {
@@ -134,14 +139,28 @@ impl Output<'_> {
         }
     }
 
+    /// The open handle of a mapped file; neighbouring ranges share it.
+    #[cfg(target_os = "linux")]
+    fn source(&mut self, mapped: &Arc<MappedFile>) -> Option<Arc<File>> {
+        if let Some((of, file)) = &self.source
+            && Arc::ptr_eq(of, mapped)
+        {
+            return Some(file.clone());
+        }
+        let file = Arc::new(mapped.reopen()?);
+        self.source = Some((mapped.clone(), file.clone()));
+        Some(file)
+    }
+
     fn copy_blob(&mut self, blob: &Blob) -> io::Result<()> {
         let mut done = 0;
         #[cfg(target_os = "linux")]
         if blob.len() >= 1 << 20
             && let Some((file, start)) = blob.place()
+            && let Some(source) = self.source(file)
         {
             self.buffer.flush()?;
-            done = self.copy_in_kernel(file.file(), start, blob.len());
+            done = self.copy_in_kernel(&source, start, blob.len());
         }
         // What the kernel did not copy is written in pieces small enough to show progress.
         blob.get(done..).unwrap_or_default().chunks(PROGRESS_STEP).try_for_each(|part| self.write_all(part))
