@@ -58,11 +58,11 @@ pub(super) struct DataFile {
 
 impl DataFile {
     /// Writes the file beside its target.
-    pub fn write(&self, progress: &dyn Progress) -> Result<Staged, SaveError> {
+    pub fn write(&self, durable: bool, progress: &dyn Progress) -> Result<Staged, SaveError> {
         let mut parts: Vec<&(u64, Payload)> =
             self.parts.iter().filter(|(_, payload)| payload.byte_len() > 0).collect();
         parts.sort_by_key(|(offset, _)| *offset);
-        Staged::write(&self.target, self.end, progress, |out| {
+        Staged::write(&self.target, self.end, durable, progress, |out| {
             let mut position = 0;
             for (offset, payload) in merge_neighbours(&parts) {
                 if offset != position {

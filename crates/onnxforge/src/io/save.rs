@@ -1,7 +1,8 @@
 //! Models to files: atomic, streaming, and with weights where they should be.
 //!
-//! Data files are complete before the model file that refers to them takes its place, by rename. A data file that the
-//! model being replaced refers to is never overwritten, so at every moment the old or the new model is whole.
+//! Data files are complete, and on the disk when a model is replaced, before the model file that refers to them takes
+//! its place, by rename. A data file that the model being replaced refers to is never overwritten, so at every moment the
+//! old or the new model is whole.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -102,16 +103,18 @@ pub fn save_with(
 
     // All files are written in full before the first one takes its place.
     let size = encoded.byte_len();
+    let durable = replaces(path);
     let total = plan.files.iter().fold(size, |total, file| total.saturating_add(file.end));
     progress.begin("writing", total);
-    let written = plan.files.iter().map(|file| file.write(progress)).collect::<Result<Vec<_>, _>>().and_then(
-        |mut staged| {
-            staged.push(Staged::write(path, size, progress, |out| {
-                encoded.pieces().try_for_each(|piece| out.copy(&piece))
-            })?);
+    let written = plan
+        .files
+        .iter()
+        .map(|file| file.write(durable, progress))
+        .collect::<Result<Vec<_>, _>>()
+        .and_then(|mut staged| {
+            staged.push(Staged::write(path, size, durable, progress, |out| out.copy_all(encoded.pieces()))?);
             Ok(staged)
-        },
-    );
+        });
     progress.end();
 
     let saved = Staged::persist_all(written?)?;
@@ -122,6 +125,12 @@ pub fn save_with(
     Ok(saved)
 }
 
+/// Whether there is something to lose: then the new file is on the disk before it takes the old one's place. A new file
+/// gets there in the system's own time, as with `cp`.
+fn replaces(path: &Path) -> bool {
+    path.symlink_metadata().is_ok()
+}
+
 /// Writes a message as it is; its external data is not touched.
 pub fn save_message(message: &ModelProto, path: &Path) -> Result<Saved, SaveError> {
     let encoded = wire::encode(message);
@@ -129,8 +138,7 @@ pub fn save_message(message: &ModelProto, path: &Path) -> Result<Saved, SaveErro
     if size >= MESSAGE_LIMIT {
         return Err(SaveError::TooLarge { path: path.to_owned(), size });
     }
-    let staged =
-        Staged::write(path, size, &Silent, |out| encoded.pieces().try_for_each(|piece| out.copy(&piece)))?;
+    let staged = Staged::write(path, size, replaces(path), &Silent, |out| out.copy_all(encoded.pieces()))?;
     Staged::persist_all(vec![staged])
 }
 
@@ -139,7 +147,7 @@ pub fn write_file(
     path: &Path,
     write: impl FnOnce(&mut dyn io::Write) -> io::Result<()>,
 ) -> Result<Saved, SaveError> {
-    let staged = Staged::write(path, 0, &Silent, |out| write(out))?;
+    let staged = Staged::write(path, 0, replaces(path), &Silent, |out| write(out))?;
     let mut saved = Staged::persist_all(vec![staged])?;
     for (path, size) in &mut saved.files {
         *size = std::fs::metadata(path).map_or(0, |metadata| metadata.len());

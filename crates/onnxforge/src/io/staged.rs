@@ -1,4 +1,4 @@
-//! Files that take their place only when they are complete and on the disk.
+//! Files that take their place only when they are complete, and on the disk where they replace others.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Seek, Write};
@@ -17,21 +17,32 @@ use crate::progress::Progress;
 /// Bytes copied between two reports of progress.
 const PROGRESS_STEP: usize = 32 << 20;
 
+/// From this size on, a file is brought on its way to the disk while it is written, in steps of [`START_WRITING`].
+const LARGE: u64 = 1 << 30;
+
+/// See [`LARGE`].
+const START_WRITING: u64 = 128 << 20;
+
+/// The unit of the system's file cache.
+const PAGE: u64 = 4096;
+
 /// Bytes written between two early trips to the disk.
-const EARLY_SYNC: u64 = 128 << 20;
+const EARLY_SYNC: u64 = 32 << 20;
 
 /// A complete file that has not taken its place.
 pub(super) struct Staged {
     file: TempPath,
     target: PathBuf,
     size: u64,
+    durable: bool,
 }
 
 impl Staged {
-    /// Writes a file of `size` bytes beside its target and brings it to the disk.
+    /// Writes a file of `size` bytes beside its target. `durable`: brings it to the disk, too.
     pub fn write(
         target: &Path,
         size: u64,
+        durable: bool,
         progress: &dyn Progress,
         write: impl FnOnce(&mut Output<'_>) -> io::Result<()>,
     ) -> Result<Self, SaveError> {
@@ -57,17 +68,19 @@ impl Staged {
                     buffer: BufWriter::with_capacity(1 << 20, handle),
                     progress,
                     written,
+                    durable,
+                    total: 0,
                     unsynced: 0,
                     source: None,
                 };
                 write(&mut out)?;
                 out.buffer.flush()?;
-                out.buffer.get_ref().sync_all()
+                if durable { out.buffer.get_ref().sync_all() } else { Ok(()) }
             })?;
             Ok(file.into_temp_path())
         };
         match attempt() {
-            Ok(file) => Ok(Self { file, target: target.to_owned(), size }),
+            Ok(file) => Ok(Self { file, target: target.to_owned(), size, durable }),
             Err(source) => Err(SaveError::Write { path: target.to_owned(), source }),
         }
     }
@@ -75,12 +88,14 @@ impl Staged {
     /// Puts complete files in their places, for good. If one cannot be placed, those before it go again.
     pub fn persist_all(files: Vec<Self>) -> Result<Saved, SaveError> {
         let mut saved = Saved::default();
-        for Self { file, target, size } in files {
+        for Self { file, target, size, durable } in files {
             if let Err(error) = file.persist(&target) {
                 saved.files.iter().for_each(|(path, _)| drop(std::fs::remove_file(path)));
                 return Err(SaveError::Write { path: target, source: error.error });
             }
-            sync_folder(&folder_of(&target));
+            if durable {
+                sync_folder(&folder_of(&target));
+            }
             saved.files.push((target, size));
         }
         Ok(saved)
@@ -100,6 +115,9 @@ pub(super) struct Output<'a> {
     progress: &'a dyn Progress,
     /// Wakes the thread that brings what is written to the disk.
     written: SyncSender<()>,
+    durable: bool,
+    /// Bytes so far, and those of them that the system has not been asked to write.
+    total: u64,
     unsynced: u64,
     /// The file that was copied from last.
     source: Option<(Arc<MappedFile>, Arc<File>)>,
@@ -108,10 +126,16 @@ pub(super) struct Output<'a> {
 impl Output<'_> {
     fn advance(&mut self, bytes: u64) {
         self.progress.advance(bytes);
+        self.total += bytes;
         self.unsynced += bytes;
-        if self.unsynced >= EARLY_SYNC {
+        if self.durable && self.unsynced >= EARLY_SYNC {
             // A full channel means that the thread is at it already.
             let _ = self.written.try_send(());
+            self.unsynced = 0;
+        } else if self.total >= LARGE && self.unsynced >= START_WRITING {
+            // So much unwritten data makes the system slow writers down; asked early, it writes in the background.
+            #[cfg(target_os = "linux")]
+            let _ = rustix::fs::fadvise(self.buffer.get_ref(), 0, None, rustix::fs::Advice::DontNeed);
             self.unsynced = 0;
         }
     }
@@ -129,6 +153,28 @@ impl Output<'_> {
         } else {
             self.buffer.get_ref().set_len(length)
         }
+    }
+
+    /// Writes payloads one after the other. Stretches that stand in a mapped file just like that, the few bytes between
+    /// tensors included, are copied in one go: an unchanged model is mostly one such stretch.
+    pub fn copy_all(&mut self, payloads: impl Iterator<Item = Payload>) -> io::Result<()> {
+        let mut stretch: Option<Blob> = None;
+        for payload in payloads {
+            if let (Some(before), Payload::Bytes(blob)) = (&stretch, &payload)
+                && let Some(longer) = continued(before, blob)
+            {
+                stretch = Some(longer);
+                continue;
+            }
+            if let Some(whole) = stretch.take() {
+                self.copy_blob(&whole)?;
+            }
+            match payload {
+                Payload::Bytes(blob) if blob.place().is_some() => stretch = Some(blob),
+                other => self.copy(&other)?,
+            }
+        }
+        stretch.map_or(Ok(()), |whole| self.copy_blob(&whole))
     }
 
     /// Writes a payload; mapped bytes go from file to file inside the kernel where the system can do that.
@@ -159,8 +205,12 @@ impl Output<'_> {
             && let Some((file, start)) = blob.place()
             && let Some(source) = self.source(file)
         {
+            // Whole pages go faster: the bytes up to the next page are written the ordinary way.
+            done = (self.buffer.stream_position()?.next_multiple_of(PAGE) - self.buffer.stream_position()?)
+                as usize;
+            self.write_all(blob.get(..done).unwrap_or_default())?;
             self.buffer.flush()?;
-            done = self.copy_in_kernel(&source, start, blob.len());
+            done += self.copy_in_kernel(&source, start + done as u64, blob.len() - done);
         }
         // What the kernel did not copy is written in pieces small enough to show progress.
         blob.get(done..).unwrap_or_default().chunks(PROGRESS_STEP).try_for_each(|part| self.write_all(part))
@@ -182,6 +232,15 @@ impl Output<'_> {
         }
         done
     }
+}
+
+/// The mapped range `before` and what follows it in the file, when that is just the bytes of `next`.
+fn continued(before: &Blob, next: &Blob) -> Option<Blob> {
+    let (file, start) = before.place()?;
+    let end = start as usize + before.len();
+    let following = Blob::mapped(file.clone()).slice(end..end.checked_add(next.len())?)?;
+    let same = following.same_place(next) || (next.place().is_none() && following == *next);
+    if same { Blob::mapped(file.clone()).slice(start as usize..end + next.len()) } else { None }
 }
 
 impl Write for Output<'_> {
