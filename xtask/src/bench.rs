@@ -74,9 +74,10 @@ pub fn run(options: &Options) -> Result<()> {
     }
     print_table(&rows);
     println!(
-        "\nMedians of {} runs, interleaved, the page cache warm, the disk idle before each. onnxforge brings what it \
-         wrote to the disk, so `cp+fsync` is its like; `cp` leaves that to the system. anon: peak of memory that is \
-         not a part of a file; peak: mapped files included.",
+        "\nMedians of {} runs, interleaved, the page cache warm, the disk idle before each. Into a new \
+         folder, onnxforge leaves it to the system when files reach the disk, as `cp` does; when it replaces a model it \
+         waits, and `cp+fsync` is its like. anon: peak of memory that is not a part of a file; peak: mapped files \
+         included.",
         options.runs
     );
     if options.keep {
