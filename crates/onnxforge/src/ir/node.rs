@@ -220,7 +220,8 @@ impl Node {
         self.attrs.iter().find(|attr| &*attr.name == name).map(|attr| &attr.value)
     }
 
-    /// An integer attribute.
+    /// An integer attribute. `None` does not mean that the default holds: it may be of another kind, or refer to an
+    /// argument of the function's caller ([`AttrValue::Reference`]).
     pub fn attr_int(&self, name: &str) -> Option<i64> {
         match self.attr(name)? {
             AttrValue::Int(value) => Some(*value),
@@ -228,7 +229,7 @@ impl Node {
         }
     }
 
-    /// A list of integers.
+    /// A list of integers; `None` as for [`Node::attr_int`].
     pub fn attr_ints(&self, name: &str) -> Option<&[i64]> {
         match self.attr(name)? {
             AttrValue::Ints(values) => Some(values),
