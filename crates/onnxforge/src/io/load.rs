@@ -1,4 +1,4 @@
-//! Files to models: open, decode, and hand over to [`super::resolve`].
+//! Files to models: open, decode, and hand over to `resolve`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
