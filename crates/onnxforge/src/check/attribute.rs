@@ -8,33 +8,16 @@ use super::node::Target;
 use super::problem::{Here, Quoted, Rule, Step};
 use super::scope::op_name;
 use super::suggest::{closest, question};
+use crate::io::load::filled_kinds;
 use crate::ops::signature::{AttrKind, Signature};
 use crate::proto::schema::{AttributeProto, FunctionProto, NodeProto};
 
 /// Bodies nested deeper than this are not followed. What was read from a file never is.
 const DEEPEST: usize = 100;
 
-/// The fields that hold something, by the kind of attribute that they belong to.
+/// The kinds of values that an attribute holds.
 fn filled(attribute: &AttributeProto) -> impl Iterator<Item = AttrKind> {
-    let a = attribute;
-    [
-        (a.f.is_some(), AttrKind::Float),
-        (a.i.is_some(), AttrKind::Int),
-        (a.s.is_some(), AttrKind::String),
-        (a.t.is_some(), AttrKind::Tensor),
-        (a.g.is_some(), AttrKind::Graph),
-        (a.sparse_tensor.is_some(), AttrKind::SparseTensor),
-        (a.tp.is_some(), AttrKind::TypeProto),
-        (!a.floats.is_empty(), AttrKind::Floats),
-        (!a.ints.is_empty(), AttrKind::Ints),
-        (!a.strings.is_empty(), AttrKind::Strings),
-        (!a.tensors.is_empty(), AttrKind::Tensors),
-        (!a.graphs.is_empty(), AttrKind::Graphs),
-        (!a.sparse_tensors.is_empty(), AttrKind::SparseTensors),
-        (!a.type_protos.is_empty(), AttrKind::TypeProtos),
-    ]
-    .into_iter()
-    .filter_map(|(present, kind)| present.then_some(kind))
+    filled_kinds(attribute).into_iter().filter_map(AttrKind::from_code)
 }
 
 /// The kind that an attribute says it has, or shows by the field it fills.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::external::{ExternalFiles, LinkPolicy};
 pub use super::model_error::{ModelError, ModelErrorKind};
-pub use super::resolve::{filled_kinds, from_message, kind_name};
+pub use super::resolve::{filled_kinds, from_message};
 use crate::blob::Blob;
 use crate::ir::model::Model;
 use crate::mmap::MappedFile;

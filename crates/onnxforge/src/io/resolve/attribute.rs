@@ -130,7 +130,7 @@ pub fn filled_kinds(proto: &AttributeProto) -> Vec<i32> {
 }
 
 /// What ONNX calls an `AttributeType`.
-pub fn kind_name(kind: i32) -> &'static str {
+fn kind_name(kind: i32) -> &'static str {
     const NAMES: [&str; 15] = [
         "undefined",
         "float",
