@@ -44,7 +44,9 @@
 //! | [`ir`] | the model in memory, and [`ir::edit`], the only way to change it |
 //! | [`io`] | messages to models and back, external data, atomic files |
 //! | [`text`] | the ONNX notation, both ways |
-//! | [`ops`] | what operators look like |
+//! | [`ops`] | the operators: signatures, inference, evaluation |
+//! | [`infer`] | what is known of every value of a model |
+//! | [`eval`] | runs models |
 //! | [`check`] | whether a model is valid |
 //! | [`redact`] | models without weights, to share |
 //! | [`analysis`] | what a model is made of |
@@ -52,6 +54,8 @@
 pub mod analysis;
 pub mod blob;
 pub mod check;
+pub mod eval;
+pub mod infer;
 pub mod io;
 pub mod ir;
 pub mod mmap;

@@ -5,7 +5,7 @@ pub mod load;
 pub mod message;
 pub mod model_error;
 mod plan;
-mod resolve;
+pub(crate) mod resolve;
 pub mod save;
 mod staged;
 pub mod tensor;

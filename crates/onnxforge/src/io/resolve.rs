@@ -19,7 +19,7 @@ use crate::proto::schema::{
     FunctionProto, GraphProto, ModelProto, NodeProto, SparseTensorProto, TensorProto, ValueInfoProto,
 };
 use crate::proto::walk::{walk, walk_function};
-pub use attribute::filled_kinds;
+pub use attribute::{filled_kinds, plain_attribute};
 
 type Result<T, E = ModelError> = std::result::Result<T, E>;
 

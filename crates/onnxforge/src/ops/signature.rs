@@ -10,6 +10,8 @@ use std::{fmt, ops::RangeInclusive};
 
 use table::{canonical, table};
 
+use crate::ir::DType;
+
 /// One version of one operator.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Signature {
@@ -159,6 +161,36 @@ impl TypeSet {
     /// Whether a tensor of elements with this `TensorProto.DataType` code may appear.
     pub fn allows_tensor(&self, code: i32) -> bool {
         self.contains(Form::Tensor, code)
+    }
+
+    /// The only form that appears, if there is just one.
+    pub fn only_form(&self) -> Option<Form> {
+        use Form::{
+            MapFromInt64, MapFromString, Optional, OptionalSeq, Seq, SeqOfMapFromInt64, SeqOfMapFromString,
+            Sparse, Tensor,
+        };
+        let forms = [
+            Tensor,
+            Sparse,
+            Seq,
+            Optional,
+            OptionalSeq,
+            MapFromInt64,
+            MapFromString,
+            SeqOfMapFromInt64,
+            SeqOfMapFromString,
+        ];
+        let mut present = forms.into_iter().filter(|&form| self.allows(form));
+        present.next().filter(|_| present.next().is_none())
+    }
+
+    /// The element type, when only tensors of one type may appear.
+    pub fn only_tensor(&self) -> Option<DType> {
+        let bits = self.0[Form::Tensor as usize];
+        if self.only_form() != Some(Form::Tensor) || bits.count_ones() != 1 {
+            return None;
+        }
+        DType::from_code(bits.trailing_zeros() as i32)
     }
 
     /// Whether the form may appear with any element type.

@@ -186,6 +186,37 @@ messages! {
         3 dims: Vec<i64>;
     }
 
+    /// A sequence of values, in a file of its own (`onnx-data.proto`).
+    SequenceProto {
+        1 name: Option<Str>;
+        2 elem_type: Option<i32>;
+        3 tensor_values: Vec<TensorProto>;
+        4 sparse_tensor_values: Vec<SparseTensorProto>;
+        5 sequence_values: Vec<SequenceProto>;
+        6 map_values: Vec<MapProto>;
+        7 optional_values: Vec<OptionalProto>;
+    }
+
+    /// Keys to values, in a file of its own.
+    MapProto {
+        1 name: Option<Str>;
+        2 key_type: Option<i32>;
+        3 keys: Vec<i64>;
+        4 string_keys: Vec<Blob>;
+        5 values: Option<Box<SequenceProto>>;
+    }
+
+    /// A value or nothing, in a file of its own.
+    OptionalProto {
+        1 name: Option<Str>;
+        2 elem_type: Option<i32>;
+        3 tensor_value: Option<Box<TensorProto>>;
+        4 sparse_tensor_value: Option<Box<SparseTensorProto>>;
+        5 sequence_value: Option<Box<SequenceProto>>;
+        6 map_value: Option<Box<MapProto>>;
+        7 optional_value: Option<Box<OptionalProto>>;
+    }
+
     /// The type of a value.
     TypeProto {
         1 tensor_type: Option<Box<TensorType>>, not sequence_type, not map_type, not opaque_type, not sparse_tensor_type, not optional_type;

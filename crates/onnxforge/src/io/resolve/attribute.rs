@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use super::{Loader, Result, named};
+use crate::io::external::ExternalFiles;
 use crate::io::model_error::{ModelError, ModelErrorKind};
+use crate::io::tensor::{attached, from_proto};
 use crate::ir::node::{Attr, AttrNotes, AttrValue};
 use crate::ir::{NodeId, ScopeId};
 use crate::proto::Str;
-use crate::proto::schema::AttributeProto;
+use crate::proto::schema::{AttributeProto, TensorProto};
 
 /// `ref_attr_name` with an empty text, as it stands in a file.
 const EMPTY_REFERENCE: [u8; 3] = [0xaa, 0x01, 0x00];
@@ -104,6 +106,31 @@ impl Loader<'_> {
 
 fn attr(name: Str, value: AttrValue, notes: AttrNotes) -> Attr {
     Attr { name, value, notes: (notes != AttrNotes::default()).then(|| Box::new(notes)) }
+}
+
+/// An attribute that stands outside of a graph, such as a function's default; `None` when it holds a graph, a sparse
+/// tensor, or nothing that can be read.
+pub fn plain_attribute(proto: &AttributeProto) -> Option<Attr> {
+    let tensor = |proto: &TensorProto| match attached(proto) {
+        Ok(None) => from_proto(proto.clone(), &mut ExternalFiles::default()).ok(),
+        Ok(found) => found,
+        Err(_) => None,
+    };
+    let kind = proto.r#type.filter(|&kind| kind != 0).or(filled_kinds(proto).first().copied())?;
+    let value = match kind {
+        1 => AttrValue::Float(proto.f.unwrap_or(0.0)),
+        2 => AttrValue::Int(proto.i.unwrap_or(0)),
+        3 => AttrValue::String(proto.s.clone().unwrap_or_default()),
+        4 => AttrValue::Tensor(tensor(proto.t.as_ref()?)?),
+        6 => AttrValue::Floats(proto.floats.clone()),
+        7 => AttrValue::Ints(proto.ints.clone()),
+        8 => AttrValue::Strings(proto.strings.clone()),
+        9 => AttrValue::Tensors(proto.tensors.iter().map(tensor).collect::<Option<_>>()?),
+        13 => AttrValue::Type(Arc::new((**proto.tp.as_ref()?).clone())),
+        14 => AttrValue::Types(proto.type_protos.clone()),
+        _ => return None,
+    };
+    Some(Attr::new(proto.name.clone()?, value))
 }
 
 /// The kinds of values that an attribute holds, by `AttributeType`.

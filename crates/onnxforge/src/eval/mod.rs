@@ -1,0 +1,180 @@
+//! Runs models with the operators of this library: no outside runtime.
+//!
+//! [`Session`] prepares a model once; [`Session::run`] runs it. Constants are decoded when they are first needed, values are
+//! dropped after their last use, and memory and time are bounded by [`Options`].
+
+mod plan;
+mod run;
+pub mod stored;
+
+use std::collections::HashMap;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use plan::Plan;
+pub(crate) use run::bindings;
+
+use crate::ir::id::Id;
+use crate::ir::value::{Constant, Def};
+use crate::ir::{DType, Model, Op, ScopeId, Type, ValueId};
+use crate::ops::array::Array;
+use crate::ops::eval::Memory;
+use crate::ops::kernel::sparse::densify;
+use crate::ops::kernel::widen::{each_array, widest};
+use crate::ops::{OpError, Value};
+use crate::proto::Str;
+
+/// How a model is run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Bytes that the values of the run may take at any moment; constants of the model do not count.
+    pub memory: u64,
+    /// How long a run may take.
+    pub time: Option<Duration>,
+    /// Compute every float in 64 bits, whatever the model declares: the result tells rounding from error.
+    pub wide: bool,
+    /// What random operators start from.
+    pub seed: u64,
+    /// Keep decoded constants between runs, at the price of their memory.
+    pub keep_constants: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { memory: 16 << 30, time: None, wide: false, seed: 0, keep_constants: true }
+    }
+}
+
+/// Why a run gave no result.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum RunError {
+    /// A node has no result.
+    #[error("{node}: {error}")]
+    Node {
+        /// The node: operator and name, or first output.
+        node: String,
+        /// Why.
+        error: OpError,
+    },
+    /// A constant cannot be read.
+    #[error("the constant {name}: {error}")]
+    Constant {
+        /// Its name.
+        name: Str,
+        /// Why.
+        error: OpError,
+    },
+    /// An input is missing, unknown or of another type.
+    #[error("{0}")]
+    Input(String),
+}
+
+impl RunError {
+    /// The reason without the place.
+    pub fn cause(&self) -> Option<&OpError> {
+        match self {
+            Self::Node { error, .. } | Self::Constant { error, .. } => Some(error),
+            Self::Input(_) => None,
+        }
+    }
+}
+
+/// A model that is ready to run.
+pub struct Session<'m> {
+    model: &'m Model,
+    options: Options,
+    plans: HashMap<ScopeId, Plan>,
+    functions: HashMap<Op, ScopeId>,
+    constants: Vec<OnceLock<Value>>,
+}
+
+impl<'m> Session<'m> {
+    /// Prepares a model.
+    pub fn new(model: &'m Model, options: Options) -> Self {
+        let plans = model.scopes().map(|(scope, _)| (scope, Plan::new(model, scope))).collect();
+        let last = model.values().map(|(id, _)| id.index() + 1).max().unwrap_or(0);
+        let constants = (0..last).map(|_| OnceLock::new()).collect();
+        Self { model, options, plans, functions: functions(model), constants }
+    }
+
+    /// The outputs of the model's graph, in order, given its inputs by name.
+    pub fn run(&self, inputs: &HashMap<String, Value>) -> Result<Vec<(Str, Value)>, RunError> {
+        let ports = self.model.scope(self.model.main()).outputs();
+        let wanted: Vec<ValueId> = ports.iter().map(|port| port.value).collect();
+        let values = self.run_values(inputs, &wanted)?;
+        Ok(wanted.iter().map(|&id| self.model.value(id).name().clone()).zip(values).collect())
+    }
+
+    /// The values of the model's graph that are wanted, given its inputs by name.
+    pub fn run_values(
+        &self,
+        inputs: &HashMap<String, Value>,
+        wanted: &[ValueId],
+    ) -> Result<Vec<Value>, RunError> {
+        run::Run::new(self).main(inputs, wanted)
+    }
+
+    /// The constant that a value is, when it is one.
+    fn constant(&self, id: ValueId) -> Result<Option<Value>, RunError> {
+        let constant = match self.model.value(id).def() {
+            Def::Constant { constant, .. } | Def::Input { default: Some(constant), .. } => constant,
+            _ => return Ok(None),
+        };
+        let cell = self.constants.get(id.index());
+        if let Some(value) = cell.and_then(OnceLock::get) {
+            return Ok(Some(value.clone()));
+        }
+        let decoded = decode(constant, &Memory::new(self.options.memory))
+            .map(Value::from)
+            .and_then(|value| if self.options.wide { each_array(&value, &widest) } else { Ok(value) });
+        let value = decoded
+            .map_err(|error| RunError::Constant { name: self.model.value(id).name().clone(), error })?;
+        if let Some(cell) = cell.filter(|_| self.options.keep_constants) {
+            return Ok(Some(cell.get_or_init(|| value).clone()));
+        }
+        Ok(Some(value))
+    }
+
+    /// Whether a value may be given for an input that is declared as `declared`.
+    fn accepts(&self, declared: &Type, value: &Value) -> bool {
+        let same = |declared: Option<DType>, found: DType| {
+            let wide = self.options.wide
+                && found == DType::F64
+                && matches!(declared, Some(DType::F32 | DType::F16 | DType::BF16));
+            declared.is_none() || declared == Some(found) || wide
+        };
+        match (declared, value) {
+            (Type::Tensor(dtype, _), Value::Tensor(array)) => same(*dtype, array.dtype()),
+            (Type::Sequence(element), Value::Sequence(values)) => {
+                values.iter().all(|value| self.accepts(element, value))
+            }
+            (Type::Optional(element), Value::Optional(value)) => {
+                value.as_deref().is_none_or(|value| self.accepts(element, value))
+            }
+            (Type::Optional(element), value) => self.accepts(element, value),
+            (Type::Map(..), Value::Map(_)) | (Type::Unknown, _) => true,
+            _ => false,
+        }
+    }
+}
+
+/// The local functions of a model by what a node has to call.
+pub(crate) fn functions(model: &Model) -> HashMap<Op, ScopeId> {
+    let op = |&scope: &ScopeId| match model.scope(scope).kind() {
+        crate::ir::scope::ScopeKind::Function(rest) => {
+            let text = |field: &Option<Str>| field.clone().unwrap_or_default();
+            let mut op = Op::new(&text(&rest.domain), &text(&rest.name));
+            op.overload = text(&rest.overload);
+            Some((op, scope))
+        }
+        _ => None,
+    };
+    model.functions().iter().filter_map(op).collect()
+}
+
+fn decode(constant: &Constant, memory: &Memory) -> Result<Array, OpError> {
+    match constant {
+        Constant::Dense(tensor) => Array::from_tensor(tensor),
+        Constant::Sparse(sparse) => densify(sparse, memory),
+    }
+}

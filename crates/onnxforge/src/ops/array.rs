@@ -1,0 +1,696 @@
+//! Arrays: tensors in the form in which operators compute, one typed buffer per array.
+//!
+//! Types of less than a byte and 8-bit floats are held as one [`Code`] per element; the array's [`DType`] says what a
+//! code means. Elements of a mapped file are used where they are when their alignment allows it.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use bytemuck::AnyBitPattern;
+use half::{bf16, f16};
+use num_complex::Complex;
+
+use super::error::{OpError, invalid};
+use crate::blob::Blob;
+use crate::ir::DType;
+use crate::ir::dtype::Kind;
+use crate::ir::tensor::{Data, Tensor, TensorError, element_count};
+
+/// An element of a type that has no Rust type: its bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Code(pub u8);
+
+/// Shared elements: owned, or a range of bytes that has the right length and alignment.
+#[derive(Clone)]
+pub enum Buf<T> {
+    /// On the heap.
+    Owned(Arc<Vec<T>>),
+    /// Where the file is mapped.
+    Mapped(Blob),
+}
+
+impl<T: Elem> Deref for Buf<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        match self {
+            Self::Owned(elements) => elements,
+            Self::Mapped(blob) => T::view(blob).unwrap_or_default(),
+        }
+    }
+}
+
+impl<T: Elem> Buf<T> {
+    /// The elements to change: without a copy when nobody else holds them.
+    pub fn into_vec(self) -> Vec<T> {
+        match self {
+            Self::Owned(elements) => Arc::try_unwrap(elements).unwrap_or_else(|shared| (*shared).clone()),
+            Self::Mapped(_) => self.to_vec(),
+        }
+    }
+}
+
+/// A Rust type that elements are held in.
+pub trait Elem: Clone + Default + PartialEq + Send + Sync + fmt::Debug + 'static {
+    /// The buffer of these elements.
+    fn wrap(data: Buf<Self>) -> Buffer;
+    /// The elements, when the buffer holds this type.
+    fn of(buffer: &Buffer) -> Option<&Buf<Self>>;
+    /// The elements, when the buffer holds this type.
+    fn unwrap(buffer: Buffer) -> Option<Buf<Self>>;
+    /// Packed little-endian bytes as elements, where they can be used in place.
+    fn view(bytes: &[u8]) -> Option<&[Self]>;
+}
+
+/// A Rust type that stands for exactly one element type.
+pub trait Typed: Elem + Copy {
+    /// The element type.
+    const DTYPE: DType;
+}
+
+macro_rules! buffers {
+    ($( $variant:ident $type:ty, $view:expr; )*) => {
+        /// The elements of an array by the Rust type that holds them.
+        #[derive(Clone)]
+        #[allow(missing_docs)]
+        pub enum Buffer {
+            $( $variant(Buf<$type>), )*
+        }
+
+        impl Buffer {
+            /// Number of elements.
+            pub fn len(&self) -> usize {
+                match self { $( Self::$variant(data) => data.len(), )* }
+            }
+
+            /// Whether there is no element.
+            pub fn is_empty(&self) -> bool {
+                self.len() == 0
+            }
+        }
+
+        $(
+            impl Elem for $type {
+                fn wrap(data: Buf<Self>) -> Buffer {
+                    Buffer::$variant(data)
+                }
+                fn of(buffer: &Buffer) -> Option<&Buf<Self>> {
+                    match buffer { Buffer::$variant(data) => Some(data), _ => None }
+                }
+                fn unwrap(buffer: Buffer) -> Option<Buf<Self>> {
+                    match buffer { Buffer::$variant(data) => Some(data), _ => None }
+                }
+                fn view(bytes: &[u8]) -> Option<&[Self]> {
+                    $view(bytes)
+                }
+            }
+        )*
+    };
+}
+
+fn in_place<T: AnyBitPattern>(bytes: &[u8]) -> Option<&[T]> {
+    if cfg!(target_endian = "little") { bytemuck::try_cast_slice(bytes).ok() } else { None }
+}
+
+fn never<T>(_: &[u8]) -> Option<&[T]> {
+    None
+}
+
+buffers! {
+    F32 f32, in_place;
+    F64 f64, in_place;
+    F16 f16, in_place;
+    BF16 bf16, in_place;
+    I8 i8, in_place;
+    I16 i16, in_place;
+    I32 i32, in_place;
+    I64 i64, in_place;
+    U8 u8, in_place;
+    U16 u16, in_place;
+    U32 u32, in_place;
+    U64 u64, in_place;
+    Bool bool, never;
+    C64 Complex<f32>, in_place;
+    C128 Complex<f64>, in_place;
+    Code Code, never;
+    Str Blob, never;
+}
+
+macro_rules! typed {
+    ($( $type:ty = $variant:ident, )*) => {$(
+        impl Typed for $type {
+            const DTYPE: DType = DType::$variant;
+        }
+    )*};
+}
+
+typed! {
+    f32 = F32, f64 = F64, f16 = F16, bf16 = BF16, i8 = I8, i16 = I16, i32 = I32, i64 = I64,
+    u8 = U8, u16 = U16, u32 = U32, u64 = U64, bool = Bool, Complex<f32> = C64, Complex<f64> = C128,
+}
+
+/// Runs `$body` with `$T` as the Rust type that holds the array's elements. For work that only moves elements.
+macro_rules! each_elem {
+    ($array:expr, $T:ident => $body:expr) => {{
+        use $crate::ops::array::{Buffer, Code};
+        match $array.buffer() {
+            Buffer::F32(_) => {
+                type $T = f32;
+                $body
+            }
+            Buffer::F64(_) => {
+                type $T = f64;
+                $body
+            }
+            Buffer::F16(_) => {
+                type $T = half::f16;
+                $body
+            }
+            Buffer::BF16(_) => {
+                type $T = half::bf16;
+                $body
+            }
+            Buffer::I8(_) => {
+                type $T = i8;
+                $body
+            }
+            Buffer::I16(_) => {
+                type $T = i16;
+                $body
+            }
+            Buffer::I32(_) => {
+                type $T = i32;
+                $body
+            }
+            Buffer::I64(_) => {
+                type $T = i64;
+                $body
+            }
+            Buffer::U8(_) => {
+                type $T = u8;
+                $body
+            }
+            Buffer::U16(_) => {
+                type $T = u16;
+                $body
+            }
+            Buffer::U32(_) => {
+                type $T = u32;
+                $body
+            }
+            Buffer::U64(_) => {
+                type $T = u64;
+                $body
+            }
+            Buffer::Bool(_) => {
+                type $T = bool;
+                $body
+            }
+            Buffer::C64(_) => {
+                type $T = num_complex::Complex<f32>;
+                $body
+            }
+            Buffer::C128(_) => {
+                type $T = num_complex::Complex<f64>;
+                $body
+            }
+            Buffer::Code(_) => {
+                type $T = Code;
+                $body
+            }
+            Buffer::Str(_) => {
+                type $T = $crate::blob::Blob;
+                $body
+            }
+        }
+    }};
+}
+
+/// Runs `$body` with `$T` as the Rust type of a real number array; other types are unsupported.
+/// 16-bit floats are real numbers too; most operators never see them (see [`OpDef::widening`](super::OpDef::widening)).
+macro_rules! each_number {
+    ($array:expr, $T:ident => $body:expr) => {{
+        use $crate::ops::array::Buffer;
+        match $array.buffer() {
+            Buffer::F32(_) => {
+                type $T = f32;
+                $body
+            }
+            Buffer::F64(_) => {
+                type $T = f64;
+                $body
+            }
+            Buffer::F16(_) => {
+                type $T = half::f16;
+                $body
+            }
+            Buffer::BF16(_) => {
+                type $T = half::bf16;
+                $body
+            }
+            Buffer::I8(_) => {
+                type $T = i8;
+                $body
+            }
+            Buffer::I16(_) => {
+                type $T = i16;
+                $body
+            }
+            Buffer::I32(_) => {
+                type $T = i32;
+                $body
+            }
+            Buffer::I64(_) => {
+                type $T = i64;
+                $body
+            }
+            Buffer::U8(_) => {
+                type $T = u8;
+                $body
+            }
+            Buffer::U16(_) => {
+                type $T = u16;
+                $body
+            }
+            Buffer::U32(_) => {
+                type $T = u32;
+                $body
+            }
+            Buffer::U64(_) => {
+                type $T = u64;
+                $body
+            }
+            _ => Err($crate::ops::error::unsupported_type($array)),
+        }
+    }};
+}
+
+/// Runs `$body` with `$T` as `f32` or `f64`; other types are unsupported.
+macro_rules! each_float {
+    ($array:expr, $T:ident => $body:expr) => {{
+        use $crate::ops::array::Buffer;
+        match $array.buffer() {
+            Buffer::F32(_) => {
+                type $T = f32;
+                $body
+            }
+            Buffer::F64(_) => {
+                type $T = f64;
+                $body
+            }
+            _ => Err($crate::ops::error::unsupported_type($array)),
+        }
+    }};
+}
+
+/// Runs `$body` with `$T` as the Rust type of an integer array of 8 to 64 bits; other types are unsupported.
+macro_rules! each_integer {
+    ($array:expr, $T:ident => $body:expr) => {{
+        use $crate::ops::array::Buffer;
+        match $array.buffer() {
+            Buffer::I8(_) => {
+                type $T = i8;
+                $body
+            }
+            Buffer::I16(_) => {
+                type $T = i16;
+                $body
+            }
+            Buffer::I32(_) => {
+                type $T = i32;
+                $body
+            }
+            Buffer::I64(_) => {
+                type $T = i64;
+                $body
+            }
+            Buffer::U8(_) => {
+                type $T = u8;
+                $body
+            }
+            Buffer::U16(_) => {
+                type $T = u16;
+                $body
+            }
+            Buffer::U32(_) => {
+                type $T = u32;
+                $body
+            }
+            Buffer::U64(_) => {
+                type $T = u64;
+                $body
+            }
+            _ => Err($crate::ops::error::unsupported_type($array)),
+        }
+    }};
+}
+
+#[allow(unused_imports)]
+pub(crate) use {each_elem, each_float, each_integer, each_number};
+
+/// A tensor to compute with: row-major, clone O(1).
+#[derive(Clone)]
+pub struct Array {
+    dtype: DType,
+    shape: Arc<[usize]>,
+    data: Buffer,
+}
+
+impl Array {
+    /// An array of a type that has a Rust type.
+    pub fn new<T: Typed>(shape: impl Into<Arc<[usize]>>, data: Vec<T>) -> Result<Self, OpError> {
+        Self::with_dtype(T::DTYPE, shape, data)
+    }
+
+    /// An array of `dtype` held as `T`, which is what another array of `dtype` holds its elements in.
+    pub fn with_dtype<T: Elem>(
+        dtype: DType,
+        shape: impl Into<Arc<[usize]>>,
+        data: Vec<T>,
+    ) -> Result<Self, OpError> {
+        let shape = shape.into();
+        if element_count(&shape) != Some(data.len()) {
+            return invalid(format!("{} elements for the shape {shape:?}", data.len()));
+        }
+        Ok(Self { dtype, shape, data: T::wrap(Buf::Owned(Arc::new(data))) })
+    }
+
+    /// An array without axes.
+    pub fn scalar<T: Typed>(value: T) -> Self {
+        Self { dtype: T::DTYPE, shape: [].into(), data: T::wrap(Buf::Owned(Arc::new(vec![value]))) }
+    }
+
+    /// An array with one axis.
+    pub fn vector<T: Typed>(values: Vec<T>) -> Self {
+        Self { dtype: T::DTYPE, shape: [values.len()].into(), data: T::wrap(Buf::Owned(Arc::new(values))) }
+    }
+
+    /// An array of byte strings.
+    pub fn strings(shape: impl Into<Arc<[usize]>>, data: Vec<Blob>) -> Result<Self, OpError> {
+        Self::with_dtype(DType::String, shape, data)
+    }
+
+    /// Element type.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// Dimensions.
+    pub fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    /// Number of axes.
+    pub fn rank(&self) -> usize {
+        self.shape.len()
+    }
+
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        self.data.len()
+    }
+
+    /// Whether there is no element.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes that the elements take in memory.
+    pub fn byte_len(&self) -> u64 {
+        let each = each_elem!(self, T => size_of::<T>());
+        (self.len() as u64).saturating_mul(each as u64)
+    }
+
+    /// The elements by the type that holds them.
+    pub fn buffer(&self) -> &Buffer {
+        &self.data
+    }
+
+    /// The elements, which must be held as `T`.
+    pub fn slice<T: Elem>(&self) -> Result<&[T], OpError> {
+        match T::of(&self.data) {
+            Some(data) => Ok(data),
+            None => Err(self.not_held_as::<T>()),
+        }
+    }
+
+    /// The elements to change, which must be held as `T`. Copies only when somebody else holds them too.
+    pub fn into_vec<T: Elem>(self) -> Result<Vec<T>, OpError> {
+        let error = self.not_held_as::<T>();
+        T::unwrap(self.data).map(Buf::into_vec).ok_or(error)
+    }
+
+    fn not_held_as<T>(&self) -> OpError {
+        OpError::Invalid(format!("elements are {}, not {}", self.dtype, std::any::type_name::<T>()))
+    }
+
+    /// The same elements in another shape.
+    pub fn reshaped(&self, shape: impl Into<Arc<[usize]>>) -> Result<Self, OpError> {
+        let shape = shape.into();
+        if element_count(&shape) != Some(self.len()) {
+            return invalid(format!("{:?} does not have the shape {shape:?}", self.shape));
+        }
+        Ok(Self { shape, ..self.clone() })
+    }
+
+    /// Every element of an integer or boolean array.
+    pub fn to_i64s(&self) -> Result<Vec<i64>, OpError> {
+        Ok(match &self.data {
+            Buffer::I64(data) => data.to_vec(),
+            Buffer::I32(data) => data.iter().map(|&x| x.into()).collect(),
+            Buffer::I16(data) => data.iter().map(|&x| x.into()).collect(),
+            Buffer::I8(data) => data.iter().map(|&x| x.into()).collect(),
+            Buffer::U8(data) => data.iter().map(|&x| x.into()).collect(),
+            Buffer::U16(data) => data.iter().map(|&x| x.into()).collect(),
+            Buffer::U32(data) => data.iter().map(|&x| x.into()).collect(),
+            Buffer::U64(data) => {
+                let small = data.iter().map(|&x| i64::try_from(x)).collect::<Result<_, _>>();
+                small.map_err(|_| OpError::Invalid("an integer of 2^63 or more".into()))?
+            }
+            Buffer::Bool(data) => data.iter().map(|&x| x.into()).collect(),
+            Buffer::Code(data) if matches!(self.dtype.kind(), Kind::Signed | Kind::Unsigned) => {
+                data.iter().map(|&code| code_to_int(self.dtype, code)).collect()
+            }
+            _ => return invalid(format!("integers are needed, not {}", self.dtype)),
+        })
+    }
+
+    /// Every element of an array of real numbers or booleans; integers past 2^53 are rounded.
+    pub fn to_f64s(&self) -> Result<Vec<f64>, OpError> {
+        Ok(match &self.data {
+            Buffer::F32(data) => data.iter().map(|&x| x.into()).collect(),
+            Buffer::F64(data) => data.to_vec(),
+            Buffer::F16(data) => data.iter().map(|&x| x.into()).collect(),
+            Buffer::BF16(data) => data.iter().map(|&x| x.into()).collect(),
+            Buffer::U64(data) => data.iter().map(|&x| x as f64).collect(),
+            Buffer::Code(data) if self.dtype.kind() == Kind::Float => {
+                let decode = |&Code(code): &Code| f64::from(self.dtype.small_float(code).unwrap_or(f32::NAN));
+                data.iter().map(decode).collect()
+            }
+            _ => self.to_i64s()?.into_iter().map(|x| x as f64).collect(),
+        })
+    }
+
+    /// The single element of an integer or boolean array.
+    pub fn to_i64(&self) -> Result<i64, OpError> {
+        match self.to_i64s()?[..] {
+            [value] => Ok(value),
+            _ => invalid(format!("one element is needed, not the shape {:?}", self.shape)),
+        }
+    }
+
+    /// The single element of an array of real numbers.
+    pub fn to_f64(&self) -> Result<f64, OpError> {
+        match self.to_f64s()?[..] {
+            [value] => Ok(value),
+            _ => invalid(format!("one element is needed, not the shape {:?}", self.shape)),
+        }
+    }
+
+    /// The elements of a constant; in place where the file's bytes are aligned.
+    pub fn from_tensor(tensor: &Tensor) -> Result<Self, OpError> {
+        let (dtype, shape): (_, Arc<[usize]>) = (tensor.dtype(), tensor.shape().into());
+        if let Data::Strings(strings) = tensor.data() {
+            return Self::strings(shape, strings.to_vec());
+        }
+        macro_rules! decode {
+            ($($dtype:ident $type:ty),*) => {
+                match dtype {
+                    $( DType::$dtype => {
+                        if let Data::Bytes(blob) = tensor.data()
+                            && <$type as Elem>::view(blob).is_some()
+                        {
+                            let data = <$type as Elem>::wrap(Buf::Mapped(blob.clone()));
+                            return Ok(Self { dtype, shape, data });
+                        }
+                        let bytes = tensor.bytes()?;
+                        let chunks = bytes.chunks_exact(size_of::<$type>());
+                        let data: Vec<$type> = chunks.map(<$type as Packed>::read).collect();
+                        return Self::with_dtype(dtype, shape, data);
+                    } )*
+                    DType::Bool => {
+                        let data = tensor.bytes()?.iter().map(|&byte| byte != 0).collect::<Vec<bool>>();
+                        return Self::with_dtype(dtype, shape, data);
+                    }
+                    _ => {}
+                }
+            };
+        }
+        decode!(F32 f32, F64 f64, F16 f16, BF16 bf16, I8 i8, I16 i16, I32 i32, I64 i64, U8 u8, U16 u16, U32 u32,
+                U64 u64, C64 Complex<f32>, C128 Complex<f64>);
+        Self::with_dtype(dtype, shape, unpack(&tensor.bytes()?, tensor.len(), dtype.bits()))
+    }
+
+    /// The array as a constant.
+    pub fn to_tensor(&self) -> Result<Tensor, TensorError> {
+        fn pack<T: Packed>(data: &[T]) -> Vec<u8> {
+            let mut bytes = Vec::with_capacity(size_of_val(data));
+            data.iter().for_each(|element| element.write(&mut bytes));
+            bytes
+        }
+        let bytes = match &self.data {
+            Buffer::F32(data) => pack(data),
+            Buffer::F64(data) => pack(data),
+            Buffer::F16(data) => pack(data),
+            Buffer::BF16(data) => pack(data),
+            Buffer::I8(data) => pack(data),
+            Buffer::I16(data) => pack(data),
+            Buffer::I32(data) => pack(data),
+            Buffer::I64(data) => pack(data),
+            Buffer::U8(data) => data.to_vec(),
+            Buffer::U16(data) => pack(data),
+            Buffer::U32(data) => pack(data),
+            Buffer::U64(data) => pack(data),
+            Buffer::Bool(data) => data.iter().map(|&x| x.into()).collect(),
+            Buffer::C64(data) => pack(data),
+            Buffer::C128(data) => pack(data),
+            Buffer::Code(data) => pack_codes(data, self.dtype.bits()),
+            Buffer::Str(data) => {
+                return Tensor::new(
+                    DType::String,
+                    self.shape.clone(),
+                    Data::Strings(data.iter().cloned().collect()),
+                );
+            }
+        };
+        Tensor::from_bytes(self.dtype, self.shape.clone(), bytes)
+    }
+}
+
+/// The integer that a code of a 2- or 4-bit integer type stands for.
+pub fn code_to_int(dtype: DType, Code(code): Code) -> i64 {
+    match dtype.kind() {
+        Kind::Signed => {
+            let unused = 8 - dtype.bits();
+            i64::from(((code << unused) as i8) >> unused)
+        }
+        _ => code.into(),
+    }
+}
+
+fn unpack(bytes: &[u8], count: usize, bits: u32) -> Vec<Code> {
+    let mask = ((1u16 << bits) - 1) as u8;
+    let code = |index: usize| {
+        let first = index * bits as usize;
+        let low = u16::from(bytes.get(first / 8).copied().unwrap_or(0));
+        let high = u16::from(bytes.get(first / 8 + 1).copied().unwrap_or(0));
+        Code(((low | high << 8) >> (first % 8)) as u8 & mask)
+    };
+    (0..count).map(code).collect()
+}
+
+fn pack_codes(codes: &[Code], bits: u32) -> Vec<u8> {
+    let mut bytes = vec![0u8; (codes.len() * bits as usize).div_ceil(8)];
+    for (index, &Code(code)) in codes.iter().enumerate() {
+        let first = index * bits as usize;
+        let shifted = u16::from(code) << (first % 8);
+        bytes[first / 8] |= shifted as u8;
+        if shifted > 0xff {
+            bytes[first / 8 + 1] |= (shifted >> 8) as u8;
+        }
+    }
+    bytes
+}
+
+/// A type with a little-endian form of its own size.
+trait Packed: Sized {
+    fn read(bytes: &[u8]) -> Self;
+    fn write(&self, out: &mut Vec<u8>);
+}
+
+macro_rules! packed {
+    ($($type:ty),*) => {$(
+        impl Packed for $type {
+            fn read(bytes: &[u8]) -> Self {
+                bytes.try_into().map(<$type>::from_le_bytes).unwrap_or_default()
+            }
+            fn write(&self, out: &mut Vec<u8>) {
+                out.extend_from_slice(&self.to_le_bytes());
+            }
+        }
+    )*};
+}
+
+packed!(f32, f64, f16, bf16, i8, i16, i32, i64, u8, u16, u32, u64);
+
+impl<T: Packed> Packed for Complex<T> {
+    fn read(bytes: &[u8]) -> Self {
+        let (re, im) = bytes.split_at(bytes.len() / 2);
+        Self::new(T::read(re), T::read(im))
+    }
+    fn write(&self, out: &mut Vec<u8>) {
+        self.re.write(out);
+        self.im.write(out);
+    }
+}
+
+/// Type and shape, and the elements of a small array.
+impl fmt::Debug for Array {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{:?}", self.dtype, self.shape)?;
+        if self.len() > 16 {
+            return Ok(());
+        }
+        each_elem!(self, T => match self.slice::<T>() {
+            Ok(elements) => write!(f, " {elements:?}"),
+            Err(_) => Ok(()),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_type_comes_back_from_a_tensor() {
+        for &dtype in DType::ALL.iter().filter(|&&dtype| dtype != DType::String) {
+            let count = 7;
+            let length = dtype.byte_len(count).unwrap();
+            let mut bytes: Vec<u8> = (0..length).map(|i| (i * 37 % 251) as u8).collect();
+            if dtype == DType::Bool {
+                bytes.iter_mut().for_each(|byte| *byte &= 1);
+            }
+            let used = count * dtype.bits() as usize % 8;
+            if used != 0 {
+                *bytes.last_mut().unwrap() &= (1 << used) - 1;
+            }
+            let tensor = Tensor::from_bytes(dtype, [7], bytes).unwrap();
+            let array = Array::from_tensor(&tensor).unwrap();
+            assert_eq!((array.dtype(), array.shape(), array.len()), (dtype, &[7][..], 7));
+            assert!(array.to_tensor().unwrap().same_bits(&tensor), "{dtype}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_length_or_type_is_an_error() {
+        assert!(Array::new([2, 2], vec![1f32]).is_err());
+        assert!(Array::new([usize::MAX, 4], vec![1f32]).is_err());
+        let array = Array::vector(vec![1i64, 2]);
+        assert!(array.slice::<f32>().is_err());
+        assert!(array.reshaped([3]).is_err());
+        assert_eq!(array.to_f64s().unwrap(), [1.0, 2.0]);
+        assert!(array.to_i64().is_err());
+    }
+}
