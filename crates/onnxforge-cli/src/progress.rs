@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use onnxforge::progress::Progress;
+use onnxforge::progress::{Progress, Unit};
 
 /// A bar that appears when the work takes longer than a moment.
 #[derive(Debug, Default)]
@@ -26,12 +26,16 @@ impl Bar {
 }
 
 impl Progress for Bar {
-    fn begin(&self, what: &str, total: u64) {
+    fn begin(&self, what: &str, total: u64, unit: Unit) {
         if !self.visible {
             return;
         }
         let bar = ProgressBar::new(total).with_message(what.to_owned());
-        if let Ok(style) = ProgressStyle::with_template("{msg} {bar:40} {bytes}/{total_bytes} {eta}") {
+        let template = match unit {
+            Unit::Bytes => "{msg} {bar:40} {bytes}/{total_bytes} {eta}",
+            Unit::Nodes => "{msg} {bar:40} {pos}/{len} nodes {eta}",
+        };
+        if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style);
         }
         bar.enable_steady_tick(Duration::from_millis(200));

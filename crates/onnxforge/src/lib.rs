@@ -47,6 +47,7 @@
 //! | [`ops`] | the operators: signatures, inference, evaluation |
 //! | [`infer`] | what is known of every value of a model |
 //! | [`eval`] | runs models |
+//! | [`passes`] | changes that make models smaller or faster |
 //! | [`check`] | whether a model is valid |
 //! | [`redact`] | models without weights, to share |
 //! | [`analysis`] | what a model is made of |
@@ -60,6 +61,7 @@ pub mod io;
 pub mod ir;
 pub mod mmap;
 pub mod ops;
+pub mod passes;
 pub mod progress;
 pub mod proto;
 pub mod redact;

@@ -1,9 +1,17 @@
 //! Watching long work. The library reports; who calls it decides what to show.
 
+/// What work is counted in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Unit {
+    Bytes,
+    Nodes,
+}
+
 /// Receives reports about work in progress.
 pub trait Progress {
-    /// Work of `total` units (bytes, nodes) begins.
-    fn begin(&self, what: &str, total: u64);
+    /// Work of `total` units begins.
+    fn begin(&self, what: &str, total: u64, unit: Unit);
     /// `units` more are done.
     fn advance(&self, units: u64);
     /// The work is done.
@@ -15,7 +23,7 @@ pub trait Progress {
 pub struct Silent;
 
 impl Progress for Silent {
-    fn begin(&self, _what: &str, _total: u64) {}
+    fn begin(&self, _what: &str, _total: u64, _unit: Unit) {}
     fn advance(&self, _units: u64) {}
     fn end(&self) {}
 }

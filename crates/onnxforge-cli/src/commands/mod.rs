@@ -7,6 +7,7 @@ mod materialize;
 mod parse;
 mod print;
 mod redact;
+mod run;
 mod save;
 
 use std::path::Path;
@@ -26,6 +27,7 @@ use crate::output::Output;
 pub enum Command {
     Check(check::Args),
     Inspect(inspect::Args),
+    Run(run::Args),
     Save(save::Args),
     Print(print::Args),
     Parse(parse::Args),
@@ -39,6 +41,7 @@ impl Command {
         match self {
             Self::Check(args) => check::run(&args, output),
             Self::Inspect(args) => inspect::run(&args, output),
+            Self::Run(args) => run::run(&args, output),
             Self::Save(args) => save::run(&args, output),
             Self::Print(args) => print::run(&args, output),
             Self::Parse(args) => parse::run(&args, output),

@@ -3,8 +3,10 @@
 //! [`Session`] prepares a model once; [`Session::run`] runs it. Constants are decoded when they are first needed, values are
 //! dropped after their last use, and memory and time are bounded by [`Options`].
 
+pub mod npz;
 mod plan;
 mod run;
+pub mod sample;
 pub mod stored;
 
 use std::collections::HashMap;
@@ -22,6 +24,7 @@ use crate::ops::eval::Memory;
 use crate::ops::kernel::sparse::densify;
 use crate::ops::kernel::widen::{each_array, widest};
 use crate::ops::{OpError, Value};
+use crate::progress::{Progress, Silent};
 use crate::proto::Str;
 
 /// How a model is run.
@@ -86,6 +89,7 @@ pub struct Session<'m> {
     plans: HashMap<ScopeId, Plan>,
     functions: HashMap<Op, ScopeId>,
     constants: Vec<OnceLock<Value>>,
+    progress: &'m dyn Progress,
 }
 
 impl<'m> Session<'m> {
@@ -94,7 +98,12 @@ impl<'m> Session<'m> {
         let plans = model.scopes().map(|(scope, _)| (scope, Plan::new(model, scope))).collect();
         let last = model.values().map(|(id, _)| id.index() + 1).max().unwrap_or(0);
         let constants = (0..last).map(|_| OnceLock::new()).collect();
-        Self { model, options, plans, functions: functions(model), constants }
+        Self { model, options, plans, functions: functions(model), constants, progress: &Silent }
+    }
+
+    /// The same, reporting every node of the model's graph that is done.
+    pub fn watched(self, progress: &'m dyn Progress) -> Self {
+        Self { progress, ..self }
     }
 
     /// The outputs of the model's graph, in order, given its inputs by name.

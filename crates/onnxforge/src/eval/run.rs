@@ -16,6 +16,7 @@ use crate::ops::error::{invalid, unsupported};
 use crate::ops::eval::{Memory, RunScope};
 use crate::ops::kernel::widen::{each_array, widest};
 use crate::ops::{OpError, Value};
+use crate::progress::Unit;
 
 /// Deepest nesting of function calls: valid models never call a function from itself.
 const MAX_CALLS: usize = 64;
@@ -83,7 +84,10 @@ impl<'s, 'm> Run<'s, 'm> {
             return Err(RunError::Input(format!("the model has no input {}", unknown[0])));
         }
         self.kept.borrow_mut().extend(wanted);
-        self.nodes(model.main()).map_err(|error| self.placed(error))?;
+        self.session.progress.begin("running", main.node_count() as u64, Unit::Nodes);
+        let done = self.nodes(model.main());
+        self.session.progress.end();
+        done.map_err(|error| self.placed(error))?;
         wanted.iter().map(|&id| self.get(id).map_err(|error| self.placed(error))).collect()
     }
 
@@ -107,6 +111,9 @@ impl<'s, 'm> Run<'s, 'm> {
                     self.failed_at.set(Some(*id));
                 }
                 return Err(error);
+            }
+            if scope == self.session.model.main() {
+                self.session.progress.advance(1);
             }
         }
         Ok(())

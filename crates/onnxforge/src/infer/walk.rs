@@ -9,11 +9,11 @@ use crate::ir::id::Id;
 use crate::ir::types::DeclaredDim;
 use crate::ir::value::Def;
 use crate::ir::{Model, NodeId, Op, ScopeId, Type, ValueId};
-use crate::ops::apply::{self, Settings};
+use crate::ops::apply::{self, NoBodies, Settings};
 use crate::ops::array::Array;
 use crate::ops::call::{Bindings, Call};
 use crate::ops::error::invalid;
-use crate::ops::eval::{Memory, RunScope};
+use crate::ops::eval::Memory;
 use crate::ops::fact::Known;
 use crate::ops::infer::InferScope;
 use crate::ops::{Fact, OpError, TensorFact, Value};
@@ -208,15 +208,6 @@ impl InferScope for Walker<'_> {
 
 /// The outputs of a call whose inputs are all known numbers, when it is cheap to compute them.
 fn fold(call: Call<'_>, inputs: &[Option<Fact>]) -> Option<Vec<Value>> {
-    struct NoBodies;
-    impl RunScope for NoBodies {
-        fn scope(&self, _: ScopeId, _: Vec<Value>) -> Result<Vec<Value>, OpError> {
-            invalid("a body")
-        }
-        fn check_time(&self) -> Result<(), OpError> {
-            Ok(())
-        }
-    }
     let deterministic = call.signature.is_none_or(|signature| signature.deterministic) && !call.def.random;
     if !deterministic || call.node.bodies().next().is_some() {
         return None;

@@ -12,7 +12,7 @@ use super::plan::DataPlan;
 use super::staged::Staged;
 use crate::ir::model::Model;
 use crate::ir::tensor::TensorError;
-use crate::progress::{Progress, Silent};
+use crate::progress::{Progress, Silent, Unit};
 use crate::proto::schema::ModelProto;
 use crate::proto::wire;
 
@@ -105,7 +105,7 @@ pub fn save_with(
     let size = encoded.byte_len();
     let durable = replaces(path);
     let total = plan.files.iter().fold(size, |total, file| total.saturating_add(file.end));
-    progress.begin("writing", total);
+    progress.begin("writing", total, Unit::Bytes);
     let written = plan
         .files
         .iter()

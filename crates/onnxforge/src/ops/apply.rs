@@ -1,7 +1,7 @@
 //! Calls operators: what is the same for all of them, before and after their own functions.
 
 use super::call::{Bindings, Call};
-use super::error::{OpError, unsupported};
+use super::error::{OpError, invalid, unsupported};
 use super::eval::{Eval, Memory, RunScope};
 use super::fact::{Fact, TensorFact};
 use super::infer::{Infer, InferScope};
@@ -9,7 +9,7 @@ use super::kernel::widen::{each_array, narrow, widen, widest};
 use super::signature::{Form, Lookup, Presence, Signature, signature};
 use super::value::Value;
 use crate::ir::dim::Symbols;
-use crate::ir::{DType, Node};
+use crate::ir::{DType, Node, ScopeId};
 
 /// The call that a node makes, when the table knows its operator. `opset` is the version of the operator's domain that
 /// holds where the node stands.
@@ -144,4 +144,23 @@ fn widen_halves(call: &Call<'_>, inputs: &mut [Option<Value>]) -> Result<Vec<Opt
         }
     };
     Ok((0..call.output_count()).map(of).collect())
+}
+
+/// For calls without bodies.
+pub struct NoBodies;
+
+impl RunScope for NoBodies {
+    fn scope(&self, _: ScopeId, _: Vec<Value>) -> Result<Vec<Value>, OpError> {
+        invalid("a call without bodies asked for one")
+    }
+
+    fn check_time(&self) -> Result<(), OpError> {
+        Ok(())
+    }
+}
+
+impl InferScope for NoBodies {
+    fn scope(&mut self, _: ScopeId, _: Vec<Fact>, _: &mut Symbols) -> Result<Vec<Fact>, OpError> {
+        invalid("a call without bodies asked for one")
+    }
 }

@@ -74,11 +74,12 @@ impl<'a> Call<'a> {
         self.node.output(index).is_some()
     }
 
-    /// The attribute, with references to the caller's resolved.
+    /// The attribute, with references to the caller's resolved. Where the caller is not known, a reference stays one: it
+    /// is of no kind that an operator asks for, and certainly not the default.
     pub fn attr(&self, name: &str) -> Option<&'a AttrValue> {
-        match self.node.attr(name)? {
-            AttrValue::Reference { name, .. } => self.bindings?.get(name),
-            value => Some(value),
+        match (self.node.attr(name)?, self.bindings) {
+            (AttrValue::Reference { name, .. }, Some(bindings)) => bindings.get(name),
+            (value, _) => Some(value),
         }
     }
 

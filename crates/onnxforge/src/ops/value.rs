@@ -1,6 +1,7 @@
 //! What flows along the edges of a graph while it runs.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 use super::array::Array;
@@ -33,6 +34,15 @@ impl Key {
     /// The key of these bytes.
     pub fn string(bytes: &Blob) -> Self {
         Self::String(bytes.to_vec())
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Int(key) => write!(f, "{key}"),
+            Self::String(key) => f.write_str(&String::from_utf8_lossy(key)),
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 pub mod gemm;
 pub mod map;
 pub mod number;
+pub mod random;
 pub mod shape;
 pub mod sparse;
 pub mod strided;

@@ -1,0 +1,3 @@
+//! Changes that make models smaller or faster, one file each.
+
+pub mod fold_constants;
