@@ -1,10 +1,11 @@
 //! `cargo xtask test`: every test there is.
 
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::Result;
 
-use crate::step::{build_cli, cargo, root, step, step_or};
+use crate::step::{build_cli, cargo, root, step, step_or, target_folder};
 
 /// Exit code of pytest when no test matches.
 const NO_TESTS: i32 = 5;
@@ -14,6 +15,9 @@ pub fn run(filter: Option<&str>, python: bool) -> Result<()> {
     let python = if python { Some(crate::python::environment()?) } else { None };
     let mut rust = cargo(&["test", "--workspace"]);
     rust.args(filter);
+    if let Some(python) = &python {
+        rust.env("ONNXFORGE_CASES", cases(python)?);
+    }
     step("Rust tests", &mut rust)?;
     let Some(python) = python else { return Ok(()) };
     let binary = build_cli()?;
@@ -25,4 +29,16 @@ pub fn run(filter: Option<&str>, python: bool) -> Result<()> {
     }
     let also_good: &[i32] = if filter.is_some() { &[NO_TESTS] } else { &[] };
     step_or("Python tests", &mut pytest, also_good)
+}
+
+/// The folder with the test cases of the onnx package, written when it is not there.
+fn cases(python: &Path) -> Result<PathBuf> {
+    let folder = target_folder()?.join("backend-cases");
+    let script = root().join("tests/python/backend_cases.py");
+    let newer =
+        |a: &Path, b: &Path| Some(a.metadata().ok()?.modified().ok()? > b.metadata().ok()?.modified().ok()?);
+    if newer(&folder, &script) != Some(true) {
+        step("write the test cases of the onnx package", Command::new(python).arg(script).arg(&folder))?;
+    }
+    Ok(folder)
 }

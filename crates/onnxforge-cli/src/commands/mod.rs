@@ -2,6 +2,7 @@
 
 mod check;
 mod completions;
+mod infer;
 mod inspect;
 mod materialize;
 mod parse;
@@ -27,6 +28,7 @@ use crate::output::Output;
 pub enum Command {
     Check(check::Args),
     Inspect(inspect::Args),
+    Infer(infer::Args),
     Run(run::Args),
     Save(save::Args),
     Print(print::Args),
@@ -40,6 +42,7 @@ impl Command {
     pub fn run(self, output: &Output) -> Result<Verdict, Failure> {
         match self {
             Self::Check(args) => check::run(&args, output),
+            Self::Infer(args) => infer::run(&args, output),
             Self::Inspect(args) => inspect::run(&args, output),
             Self::Run(args) => run::run(&args, output),
             Self::Save(args) => save::run(&args, output),

@@ -14,12 +14,15 @@ use crate::ir::types::DeclaredDim;
 use crate::ir::{Model, NodeId, Type, ValueId};
 use crate::ops::{Fact, OpError, TensorFact, Value};
 use crate::proto::Str;
+use crate::proto::schema::{Dimension, TensorShapeProto, TensorType, TypeProto, ValueInfoProto};
 
 /// What is known of a model.
 #[derive(Debug)]
 pub struct Inference {
     facts: Vec<Fact>,
     symbols: Symbols,
+    /// How many symbols, the first ones of the table, stand for dimensions of the graph's inputs.
+    input_symbols: usize,
     conflicts: Vec<Conflict>,
 }
 
@@ -77,6 +80,53 @@ impl Inference {
     /// The shape of a value, if its rank is known.
     pub fn shape(&self, id: ValueId) -> Option<&[Dim]> {
         self.tensor(id)?.shape.as_deref()
+    }
+
+    /// Whether every dimension of the value is a number or an expression of the dimensions of the graph's inputs.
+    pub fn is_expressed(&self, id: ValueId) -> bool {
+        let of_inputs =
+            |dim: &Dim| dim.symbols().iter().all(|symbol| (symbol.id() as usize) < self.input_symbols);
+        self.shape(id).is_some_and(|shape| shape.iter().all(of_inputs))
+    }
+
+    /// Declares in `value_info` what is known of every value that has no declaration. Dimensions that only inference has
+    /// a name for are left open.
+    pub fn declare(&self, model: &mut Model) {
+        let ids: Vec<ValueId> = model.values().map(|(id, _)| id).collect();
+        for id in ids {
+            let node = model.value(id).node();
+            let of_function = node.is_some_and(|node| {
+                let mut scope = model.scope(model.node(node).scope());
+                while let Some(parent) = scope.parent() {
+                    scope = model.scope(parent);
+                }
+                matches!(scope.kind(), crate::ir::scope::ScopeKind::Function(_))
+            });
+            if node.is_none() || of_function || model.declared_type(id) != Type::Unknown {
+                continue;
+            }
+            if let Some(r#type) = self.declaration(id) {
+                let name = Some(model.value(id).name().clone());
+                let info =
+                    ValueInfoProto { name, r#type: Some(Box::new(r#type)), ..ValueInfoProto::default() };
+                model.declare(id, info);
+            }
+        }
+    }
+
+    /// The type of a tensor as a message.
+    fn declaration(&self, id: ValueId) -> Option<TypeProto> {
+        let fact = self.tensor(id)?;
+        let dim = |dim: &Dim| {
+            let named = dim.symbols().iter().all(|symbol| !self.symbols.is_anonymous(*symbol));
+            let dim_param = (named && !dim.is_const()).then(|| dim.to_param(&self.symbols).as_str().into());
+            Dimension { dim_value: dim.as_const(), dim_param, ..Dimension::default() }
+        };
+        let shape = fact.shape.as_ref().map(|shape| {
+            Box::new(TensorShapeProto { dim: shape.iter().map(dim).collect(), ..TensorShapeProto::default() })
+        });
+        let tensor = TensorType { elem_type: Some(fact.dtype?.code()), shape, ..TensorType::default() };
+        Some(TypeProto { tensor_type: Some(Box::new(tensor)), ..TypeProto::default() })
     }
 
     /// The symbols that the facts are about.

@@ -47,12 +47,13 @@ pub fn walk(model: &Model, inputs: &HashMap<Str, Value>) -> Inference {
                 (None, None) => declared_fact(&declared, &mut symbols),
             };
     }
+    let input_symbols = symbols.len();
     walker.nodes(model.main(), &mut symbols);
     let mut conflicts = walker.conflicts;
     // A body may be walked several times; what is found twice is one contradiction.
     let mut seen = std::collections::HashSet::new();
     conflicts.retain(|conflict| seen.insert((conflict.node, conflict.kind.to_string())));
-    Inference { facts: walker.facts, symbols, conflicts }
+    Inference { facts: walker.facts, symbols, input_symbols, conflicts }
 }
 
 struct Walker<'m> {
