@@ -1,0 +1,189 @@
+//! Random graphs: what inference says holds in every run, and ONNX Runtime computes the same.
+//!
+//! `ONNXFORGE_GRAPHS` says how many graphs each property is tried on; `ONNXFORGE_SEED` where to start.
+//! `ORT_DYLIB_PATH` names ONNX Runtime's library; `cargo xtask test` sets it.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod graphs;
+
+use std::collections::HashMap;
+
+use graphs::Graph;
+use onnxforge::eval::{Options, Session};
+use onnxforge::infer::Inference;
+use onnxforge::ir::dim::{Dim, Symbol};
+use onnxforge::ir::{DType, ValueId};
+use onnxforge::ops::{Array, Value};
+use rayon::prelude::*;
+
+fn number(variable: &str, default: u64) -> u64 {
+    std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+fn seeds(default: u64) -> std::ops::Range<u64> {
+    let start = number("ONNXFORGE_SEED", 0);
+    start..start + number("ONNXFORGE_GRAPHS", default)
+}
+
+/// Runs `property` on many graphs and shows the first one that fails.
+fn for_all(default: u64, property: impl Fn(&Graph) -> Result<(), String> + Sync) {
+    let failure = seeds(default).into_par_iter().find_map_any(|seed| {
+        let graph = Graph::random(seed, 12);
+        property(&graph).err().map(|why| format!("seed {seed}: {why}\n{}", graph.text))
+    });
+    if let Some(failure) = failure {
+        panic!("{failure}");
+    }
+}
+
+#[test]
+fn inference_holds_in_every_run() {
+    for_all(500, |graph| {
+        let model = graph.model();
+        let inference = Inference::of(&model);
+        if let Some(conflict) = inference.conflicts().first() {
+            return Err(format!("a graph that runs has a contradiction: {}", conflict.kind));
+        }
+        let wanted: Vec<ValueId> =
+            model.scope(model.main()).outputs().iter().map(|port| port.value).collect();
+        let values = Session::new(&model, Options::default())
+            .run_values(&graph.inputs, &wanted)
+            .map_err(|error| error.to_string())?;
+        // Symbols of the inputs have the sizes of this run; others get theirs where they first stand alone.
+        let mut sizes: HashMap<Symbol, i64> = HashMap::new();
+        for (name, size) in &graph.sizes {
+            if let Some(symbol) = inference.symbols().get(name) {
+                sizes.insert(symbol, *size);
+            }
+        }
+        let mut pairs = Vec::new();
+        for (&id, value) in wanted.iter().zip(&values) {
+            let name = model.value(id).name();
+            inference
+                .fact(id)
+                .admits(value)
+                .map_err(|why| format!("{name}: {:?}, but {why}", inference.fact(id)))?;
+            let (Some(fact), Value::Tensor(array)) = (inference.tensor(id), value) else { continue };
+            let dims = fact.shape.iter().flatten().cloned();
+            let shape = array.shape().iter().map(|&size| size as i64);
+            pairs.extend(dims.zip(shape).map(|(dim, size)| (name.clone(), dim, size)));
+            if let (Some(dims), Ok(found)) = (fact.dims(), array.to_i64s()) {
+                pairs.extend(dims.into_iter().zip(found).map(|(dim, value)| (name.clone(), dim, value)));
+            }
+        }
+        for (_, dim, size) in &pairs {
+            if let Some(symbol) = dim.as_symbol() {
+                sizes.entry(symbol).or_insert(*size);
+            }
+        }
+        for (name, dim, size) in &pairs {
+            let expected = Dim::evaluate(dim, &|symbol| sizes.get(&symbol).copied());
+            if expected.is_some_and(|expected| expected != *size) {
+                let shown = dim.display(inference.symbols()).to_string();
+                return Err(format!("{name}: {shown} is {size}, not {expected:?} (sizes {:?})", graph.sizes));
+            }
+        }
+        for (symbol, size) in &sizes {
+            if inference.symbols().lower(*symbol).is_some_and(|lower| lower > *size) {
+                return Err(format!("a symbol that is {size} is said to be at least more"));
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn fully_static_graphs_are_fully_known() {
+    for_all(200, |graph| {
+        let model = graph.model_of_sizes();
+        let inference = Inference::of(&model);
+        // What depends on elements of inputs, and what comes after it, stays open.
+        if graph.text.contains("NonZero") {
+            return Ok(());
+        }
+        for (_, node) in model.nodes_in(model.main()) {
+            let output = node.output(0).unwrap();
+            let known = inference.tensor(output).is_some_and(|fact| fact.static_shape().is_some());
+            if !known {
+                return Err(format!(
+                    "{} is not known: {:?}",
+                    model.value(output).name(),
+                    inference.fact(output)
+                ));
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn onnxruntime_computes_the_same() {
+    let Some(library) = std::env::var_os("ORT_DYLIB_PATH") else {
+        eprintln!("ORT_DYLIB_PATH is not set: `cargo xtask test` finds ONNX Runtime and sets it");
+        return;
+    };
+    let environment = ort::init_from(library).expect("ONNX Runtime loads").build().unwrap();
+    let run = |graph: &Graph| -> Result<(), String> {
+        let described = |error: ort::Error| format!("ONNX Runtime: {error}");
+        let builder = ort::session::Session::builder(&environment).map_err(described)?;
+        let builder = builder
+            .with_optimization_level(ort::session::builder::GraphOptimizationLevel::Disable)
+            .map_err(|error| error.to_string())?;
+        let mut builder = builder.with_intra_threads(1).map_err(|error| error.to_string())?;
+        let mut session = builder.commit_from_memory(&graph.bytes()).map_err(described)?;
+        let inputs: Vec<(String, ort::session::SessionInputValue<'_>)> =
+            graph.inputs.iter().map(|(name, value)| (name.clone(), handed_over(value))).collect();
+        let outputs = session.run(inputs).map_err(described)?;
+        for known in &graph.values {
+            let (shape, found) = numbers(&outputs[known.name.as_str()], known.array.dtype())?;
+            let expected_shape: Vec<i64> = known.array.shape().iter().map(|&dim| dim as i64).collect();
+            if shape != expected_shape {
+                return Err(format!("{}: {shape:?}, not {expected_shape:?}", known.name));
+            }
+            let ours = known.array.to_f64s().unwrap();
+            let scale = ours.iter().fold(1.0, |scale: f64, x| scale.max(x.abs()));
+            for (a, b) in ours.iter().zip(&found) {
+                if (a - b).abs() > 1e-4 * scale {
+                    return Err(format!("{}: ours {a}, theirs {b}", known.name));
+                }
+            }
+        }
+        Ok(())
+    };
+    for_all(500, run);
+}
+
+fn handed_over(value: &Value) -> ort::session::SessionInputValue<'static> {
+    let array: &Array = value.array().unwrap();
+    let shape: Vec<i64> = array.shape().iter().map(|&dim| dim as i64).collect();
+    match array.dtype() {
+        DType::F32 => {
+            ort::value::Tensor::from_array((shape, array.slice::<f32>().unwrap().to_vec())).unwrap().into()
+        }
+        DType::I64 => {
+            ort::value::Tensor::from_array((shape, array.slice::<i64>().unwrap().to_vec())).unwrap().into()
+        }
+        DType::Bool => {
+            ort::value::Tensor::from_array((shape, array.slice::<bool>().unwrap().to_vec())).unwrap().into()
+        }
+        other => panic!("{other}"),
+    }
+}
+
+fn numbers(value: &ort::value::DynValue, dtype: DType) -> Result<(Vec<i64>, Vec<f64>), String> {
+    macro_rules! extract {
+        ($type:ty, $convert:expr) => {{
+            let (shape, data) = value.try_extract_tensor::<$type>().map_err(|error| error.to_string())?;
+            (shape.to_vec(), data.iter().map($convert).collect())
+        }};
+    }
+    Ok(match dtype {
+        DType::F32 => extract!(f32, |&x| f64::from(x)),
+        DType::F64 => extract!(f64, |&x| x),
+        DType::I64 => extract!(i64, |&x| x as f64),
+        DType::I32 => extract!(i32, |&x| f64::from(x)),
+        DType::Bool => extract!(bool, |&x| f64::from(u8::from(x))),
+        other => return Err(format!("an output of type {other}")),
+    })
+}
