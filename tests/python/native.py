@@ -3,6 +3,7 @@
     python tests/python/native.py accuracy BINARY MODEL.onnx [NAME=SIZE ...]
     python tests/python/native.py speed BINARY MODEL.onnx [NAME=SIZE ...]
     python tests/python/native.py oracle BINARY MODEL.onnx [NAME=SIZE ...]
+    python tests/python/native.py wheels BINARY FOLDER      # accuracy on the trained models of wheels.py
 """
 
 import json
@@ -59,10 +60,14 @@ def relative_error(found, expected):
     return float(np.abs(found[finite] - expected[finite]).max(initial=0.0) / scale)
 
 
-def accuracy(binary, model, dims=()):
+def accuracy(binary, model, dims=(), given=None):
     """The largest relative error over the outputs, against ONNX Runtime without optimizations."""
     with tempfile.TemporaryDirectory() as folder:
-        _, inputs, outputs = run_ours(binary, model, folder, *flags(dims))
+        arguments = flags(dims)
+        if given:
+            np.savez(Path(folder) / "given.npz", **given)
+            arguments += ["--inputs", Path(folder) / "given.npz"]
+        _, inputs, outputs = run_ours(binary, model, folder, *arguments)
         theirs = session(model)
         names = [port.name for port in theirs.get_outputs()]
         expected = theirs.run(names, feeds_of(theirs, inputs))
@@ -122,6 +127,11 @@ def flags(dims):
 def main(task, binary, model, dims):
     if task == "accuracy":
         print(f"{accuracy(binary, model, dims):.2e}")
+    elif task == "wheels":
+        import wheels
+
+        for name, path in wheels.fetch(Path(model)).items():
+            print(f"{name:64} {accuracy(binary, path, given=wheels.INPUTS[name]()):.2e}", flush=True)
     elif task == "speed":
         ours, plain, optimized = speed(binary, model, dims)
         print(f"onnxforge {ours:.1f} ms, ONNX Runtime without optimizations {plain:.1f} ms, with {optimized:.1f} ms:"

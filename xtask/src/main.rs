@@ -6,6 +6,7 @@ mod bench;
 mod fuzz;
 mod lint;
 mod measure;
+mod models;
 mod python;
 mod step;
 mod test;
@@ -39,6 +40,15 @@ enum Task {
     /// Measure, print a table, assert nothing
     #[command(subcommand)]
     Bench(Bench),
+    /// Try random graphs: inference against runs, evaluation against ONNX Runtime
+    Graphs {
+        /// How many graphs
+        #[arg(long, default_value_t = 100_000)]
+        count: u64,
+        /// The first seed
+        #[arg(long, default_value_t = 0)]
+        seed: u64,
+    },
     /// Run a fuzz target, or all of them, on stable Rust
     Fuzz {
         /// A target, or `all`
@@ -56,6 +66,14 @@ enum Task {
 enum Bench {
     /// Saving a model against copying its files
     Io(bench::Options),
+    /// How many shapes are inferred, beside onnx and ONNX Runtime
+    Shapes(models::Options),
+    /// Results of our evaluator against ONNX Runtime, on the zoo and on trained models from PyPI
+    Models(models::Options),
+    /// Time of our evaluator against ONNX Runtime
+    Speed(models::Options),
+    /// Rounding of ONNX Runtime's float32 against our float64 run
+    Oracle(models::Options),
 }
 
 #[derive(Debug, Subcommand)]
@@ -81,6 +99,11 @@ fn main() -> ExitCode {
         Task::Test { filter, no_python } => test::run(filter.as_deref(), !no_python),
         Task::Lint => lint::run(),
         Task::Bench(Bench::Io(options)) => bench::run(&options),
+        Task::Bench(Bench::Shapes(options)) => models::shapes(&options),
+        Task::Bench(Bench::Models(options)) => models::accuracy(&options),
+        Task::Bench(Bench::Speed(options)) => models::speed(&options),
+        Task::Bench(Bench::Oracle(options)) => models::oracle(&options),
+        Task::Graphs { count, seed } => test::graphs(count, seed),
         Task::Fuzz { target, seconds } => fuzz::run(&target, seconds),
         Task::Zoo(Zoo::List) => zoo::list(),
         Task::Zoo(Zoo::Materialize { names, output, external }) => {

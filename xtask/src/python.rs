@@ -40,6 +40,14 @@ pub fn environment() -> Result<PathBuf> {
     Ok(python)
 }
 
+/// The library of the environment's ONNX Runtime.
+pub fn onnxruntime(python: &Path) -> Result<PathBuf> {
+    let script = "import glob, onnxruntime, os; print(glob.glob(os.path.join(os.path.dirname(onnxruntime.__file__), \
+                  'capi', '*onnxruntime.[sd]*'))[0])";
+    let found = output(Command::new(python).args(["-c", script])).context("ONNX Runtime has no library")?;
+    Ok(PathBuf::from(found.trim()))
+}
+
 fn create(folder: &Path) -> Result<()> {
     let system = std::env::var_os("PYTHON").unwrap_or_else(|| "python3".into());
     let version = output(Command::new(&system).args([

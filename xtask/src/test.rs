@@ -17,6 +17,7 @@ pub fn run(filter: Option<&str>, python: bool) -> Result<()> {
     rust.args(filter);
     if let Some(python) = &python {
         rust.env("ONNXFORGE_CASES", cases(python)?);
+        rust.env("ORT_DYLIB_PATH", crate::python::onnxruntime(python)?);
     }
     step("Rust tests", &mut rust)?;
     let Some(python) = python else { return Ok(()) };
@@ -29,6 +30,15 @@ pub fn run(filter: Option<&str>, python: bool) -> Result<()> {
     }
     let also_good: &[i32] = if filter.is_some() { &[NO_TESTS] } else { &[] };
     step_or("Python tests", &mut pytest, also_good)
+}
+
+/// Many random graphs.
+pub fn graphs(count: u64, seed: u64) -> Result<()> {
+    let python = crate::python::environment()?;
+    let mut test = cargo(&["test", "--release", "--package", "onnxforge", "--test", "random_graphs"]);
+    test.env("ONNXFORGE_GRAPHS", count.to_string()).env("ONNXFORGE_SEED", seed.to_string());
+    test.env("ORT_DYLIB_PATH", crate::python::onnxruntime(&python)?);
+    step(&format!("{count} random graphs from seed {seed} on"), &mut test)
 }
 
 /// The folder with the test cases of the onnx package, written when it is not there.

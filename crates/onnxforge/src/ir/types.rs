@@ -44,9 +44,11 @@ pub enum Type {
 impl From<&Dimension> for DeclaredDim {
     fn from(dim: &Dimension) -> Self {
         match (&dim.dim_value, &dim.dim_param) {
-            // Some exporters write -1 or an empty name for "unknown".
+            // Some exporters write -1 for "unknown".
             (Some(size), _) => u64::try_from(*size).map_or(Self::Unknown, Self::Size),
-            (None, Some(name)) if !name.is_empty() => Self::Named(name.clone()),
+            // Some write a question mark, several times for sizes that differ.
+            (None, Some(name)) if matches!(&**name, "" | "?" | "-1" | "None") => Self::Unknown,
+            (None, Some(name)) => Self::Named(name.clone()),
             _ => Self::Unknown,
         }
     }

@@ -1,0 +1,120 @@
+//! `cargo xtask bench shapes|models|speed|oracle`: inference and evaluation on whole models, beside other tools.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::step::{build_cli, output, root, step, target_folder};
+use crate::{python, zoo};
+
+/// Which models, and where they may take space.
+#[derive(Debug, clap::Args)]
+pub struct Options {
+    /// Models of the zoo whose name contains one of these; the default depends on the task
+    names: Vec<String>,
+    /// Where to work, in a folder of its own; the largest model needs 6 GB
+    #[arg(long)]
+    dir: Option<PathBuf>,
+}
+
+/// Shares of values with a known shape: onnxforge, onnx, ONNX Runtime.
+pub fn shapes(options: &Options) -> Result<()> {
+    let (cli, python) = tools()?;
+    let mut command = script(&python, "shapes.py");
+    command.arg(cli).args(&options.names);
+    step("shape inference, three tools", &mut command)
+}
+
+/// Our float32 results against ONNX Runtime without optimizations.
+pub fn accuracy(options: &Options) -> Result<()> {
+    let (cli, python) = tools()?;
+    println!("{:32} {:>12}", "model", "error");
+    let mut failed = 0;
+    for_each(options, &[""], |name, model| {
+        let mut command = script(&python, "native.py");
+        command.arg("accuracy").arg(&cli).arg(model).args(sizes(name));
+        let shown = match output(&mut command) {
+            Ok(text) => text.trim().to_owned(),
+            Err(error) => {
+                failed += 1;
+                format!("{error:#}").lines().last().unwrap_or_default().to_owned()
+            }
+        };
+        println!("{name:32} {shown:>12}");
+        Ok(())
+    })?;
+    let mut command = script(&python, "native.py");
+    command.arg("wheels").arg(&cli).arg(target_folder()?.join("wheels"));
+    print!("{}", output(&mut command)?);
+    ensure!(failed == 0, "{failed} models could not be compared");
+    Ok(())
+}
+
+/// Our time against ONNX Runtime's.
+pub fn speed(options: &Options) -> Result<()> {
+    let (cli, python) = tools()?;
+    for_each(options, &["bert_base.torchscript", "resnet50.torchscript"], |name, model| {
+        let mut command = script(&python, "native.py");
+        command.arg("speed").arg(&cli).arg(model).args(sizes(name));
+        print!("{name}: {}", output(&mut command)?);
+        Ok(())
+    })
+}
+
+/// The rounding of ONNX Runtime's float32 against our float64 run, value by value.
+pub fn oracle(options: &Options) -> Result<()> {
+    let (cli, python) = tools()?;
+    let models = ["bert_base.torchscript", "gpt2.torchscript", "resnet50.torchscript", "yolov8n.torchscript"];
+    for_each(options, &models, |name, model| {
+        let mut command = script(&python, "native.py");
+        command.arg("oracle").arg(&cli).arg(model).args(sizes(name));
+        println!("\n### {name}\n\n{}", output(&mut command)?);
+        Ok(())
+    })
+}
+
+fn tools() -> Result<(PathBuf, PathBuf)> {
+    Ok((build_cli()?, python::environment()?))
+}
+
+fn script(python: &Path, name: &str) -> Command {
+    let mut command = Command::new(python);
+    command.arg(root().join("tests/python").join(name));
+    command
+}
+
+/// Sizes of the symbolic dimensions.
+fn sizes(name: &str) -> &'static [&'static str] {
+    let large = ["tinyllama", "phi", "gemma"].iter().any(|family| name.starts_with(family));
+    if large { &["batch=1", "seq=16"] } else { &["batch=1", "seq=128"] }
+}
+
+/// Materialises the chosen models one after the other and removes each again.
+fn for_each(
+    options: &Options,
+    default: &[&str],
+    mut visit: impl FnMut(&str, &Path) -> Result<()>,
+) -> Result<()> {
+    let cli = build_cli()?;
+    let parent = match &options.dir {
+        Some(folder) => folder.clone(),
+        None => target_folder()?,
+    };
+    std::fs::create_dir_all(&parent).with_context(|| parent.display().to_string())?;
+    let chosen: Vec<&str> = if options.names.is_empty() {
+        default.to_vec()
+    } else {
+        options.names.iter().map(String::as_str).collect()
+    };
+    for (name, _) in zoo::skeletons()? {
+        if !chosen.iter().any(|part| name.contains(part)) {
+            continue;
+        }
+        let work = tempfile::Builder::new().prefix("models-").tempdir_in(&parent)?;
+        let model = work.path().join("model.onnx");
+        zoo::materialize(&cli, &name, &model, "auto")?;
+        visit(&name, &model)?;
+    }
+    Ok(())
+}
