@@ -71,10 +71,7 @@ const CHAIN: &str = "a = Constant <value_floats = [1.0, 2.0, 3.0]> ()
 
 #[test]
 fn chains_of_constants_become_one() {
-    let model = graph(
-        "(float[2,3] x) => (float[2,3] y) <int64[1] zero = {0}>",
-        CHAIN,
-    );
+    let model = graph("(float[2,3] x) => (float[2,3] y) <int64[1] zero = {0}>", CHAIN);
     let (model, report) = folded(model, &Policy::default());
     assert_eq!(ops(&model), ["Mul"]);
     assert_eq!(report.folded.len(), 4);
@@ -92,7 +89,8 @@ fn chains_of_constants_become_one() {
 
 #[test]
 fn what_a_caller_can_override_is_no_constant() {
-    let model = graph("(float[2,3] x, float[3] w = {1, 2, 3}) => (float[2,3] y)", "v = Neg (w)\n y = Add (x, v)");
+    let model =
+        graph("(float[2,3] x, float[3] w = {1, 2, 3}) => (float[2,3] y)", "v = Neg (w)\n y = Add (x, v)");
     let (model, report) = folded(model, &Policy::default());
     assert_eq!(ops(&model), ["Neg", "Add"]);
     assert!(report.skipped.is_empty());
@@ -148,7 +146,10 @@ fn the_model_does_not_grow_beyond_the_budget() {
 
 #[test]
 fn outputs_keep_their_producer() {
-    let model = graph("(float[2,3] x) => (float[2,3] y, float[1] z)", "z = Constant <value_floats = [1.0]> ()\n y = Neg (x)");
+    let model = graph(
+        "(float[2,3] x) => (float[2,3] y, float[1] z)",
+        "z = Constant <value_floats = [1.0]> ()\n y = Neg (x)",
+    );
     let (model, report) = folded(model, &Policy::default());
     assert_eq!(ops(&model), ["Constant", "Neg"]);
     assert_eq!(skip(&report, &model, "Constant"), Skip::Exposed);
@@ -202,8 +203,20 @@ fn large_weights_change_their_layout_only_when_they_are_written() {
             m = ReduceMax <keepdims = 0> (r, both)
             z = Add (y, m)
         }";
-    let mut message = text::parse(&text.replace("float[1024,3072] w = {0}", "float[1] w = {0}, int64[1] e = {3}, int64[2] both = {0, 1}")).unwrap();
-    let weight = message.graph.as_mut().unwrap().initializer.iter_mut().find(|t| t.name.as_deref() == Some("w")).unwrap();
+    let mut message =
+        text::parse(&text.replace(
+            "float[1024,3072] w = {0}",
+            "float[1] w = {0}, int64[1] e = {3}, int64[2] both = {0, 1}",
+        ))
+        .unwrap();
+    let weight = message
+        .graph
+        .as_mut()
+        .unwrap()
+        .initializer
+        .iter_mut()
+        .find(|t| t.name.as_deref() == Some("w"))
+        .unwrap();
     weight.dims = vec![rows as i64, columns as i64];
     weight.float_data = Default::default();
     weight.raw_data = Some(onnxforge::blob::Blob::from(bytes).into());
@@ -213,7 +226,8 @@ fn large_weights_change_their_layout_only_when_they_are_written() {
     let before = run(&model);
     let policy = Policy { growth: 64 << 20, ..Policy::default() };
     // Only Transpose and Reshape: the others would compute.
-    let (report, used) = peak(|| fold_constants(&mut model, &Policy { time: std::time::Duration::from_micros(1), ..policy }));
+    let (report, used) =
+        peak(|| fold_constants(&mut model, &Policy { time: std::time::Duration::from_micros(1), ..policy }));
     assert_eq!(report.folded.len(), 2, "{:?}", report.skipped);
     assert!(used < 1 << 20, "{used} bytes were held");
     assert!(report.skipped.iter().all(|(_, skip)| *skip == Skip::Time));

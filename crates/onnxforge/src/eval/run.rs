@@ -129,8 +129,11 @@ impl<'s, 'm> Run<'s, 'm> {
                 continue;
             };
             let again = node.inputs().iter().skip(index + 1).any(|other| *other == Some(input));
-            // What nobody reads any more is handed over, so that it can be changed in place.
-            let moves = last.contains(&input) && !again && !self.kept.borrow().contains(&input);
+            // What nobody reads any more is handed over, so that it can be changed in place; bodies may still read it.
+            let moves = last.contains(&input)
+                && !again
+                && !self.kept.borrow().contains(&input)
+                && node.bodies().next().is_none();
             let held = if moves { self.drop_slot(input) } else { self.peek(input) };
             inputs.push(match held {
                 Some(value) => Some(value),

@@ -25,6 +25,18 @@ pub fn call<'a>(node: &'a Node, opset: Option<i64>, bindings: Option<&'a Binding
     Some(Call { def, opset, signature, node, bindings })
 }
 
+/// The same node as a call of a standard operator whose attributes it has: what an operator that fuses or renames a
+/// standard one hands on.
+pub(crate) fn standard_call<'a>(call: &Call<'a>, name: &str, opset: i64) -> Result<Call<'a>, OpError> {
+    let found = super::find("", name).map(|def| (def, signature("", name, opset)));
+    match found {
+        Some((def, Lookup::Found(signature) | Lookup::Deprecated(signature))) => {
+            Ok(Call { def, opset, signature: Some(signature), ..*call })
+        }
+        _ => unsupported(format!("{name} of opset {opset}")),
+    }
+}
+
 /// Facts about the outputs of a call, one for each that the node lists. With the error, if the call contradicts the
 /// operator's definition; the facts then hold no more than the element types.
 pub fn infer(
@@ -44,7 +56,7 @@ pub fn infer(
 }
 
 /// What the signature alone tells about the outputs: forms and element types.
-fn outputs_by_signature(call: &Call<'_>, inputs: &[Option<Fact>]) -> Vec<Fact> {
+pub(crate) fn outputs_by_signature(call: &Call<'_>, inputs: &[Option<Fact>]) -> Vec<Fact> {
     let Some(signature) = call.signature else {
         return vec![Fact::Unknown; call.output_count()];
     };

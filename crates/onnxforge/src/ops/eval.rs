@@ -2,9 +2,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::apply;
 use super::array::{Array, Elem};
 use super::call::Call;
-use super::error::{OpError, invalid};
+use super::error::{OpError, invalid, unsupported};
 use super::value::Value;
 use crate::ir::tensor::element_count;
 use crate::ir::{DType, ScopeId};
@@ -158,6 +159,20 @@ impl<'a> Eval<'a> {
     /// The outputs of a body, given its inputs.
     pub fn body(&self, scope: ScopeId, inputs: Vec<Value>) -> Result<Vec<Value>, OpError> {
         self.scopes.scope(scope, inputs)
+    }
+
+    /// The outputs of a standard operator on these inputs, with the attributes of this node. 16-bit floats are as the
+    /// caller has them: widened when this operator is.
+    pub fn standard(
+        &self,
+        name: &str,
+        opset: i64,
+        inputs: Vec<Option<Value>>,
+    ) -> Result<Vec<Value>, OpError> {
+        let call = apply::standard_call(&self.call, name, opset)?;
+        let Ok(function) = call.def.eval else { return unsupported(format!("evaluating {name}")) };
+        let mut cx = Eval { call, inputs, ..*self };
+        function(&mut cx)
     }
 
     /// Fails when the run should stop; loops ask once per turn.

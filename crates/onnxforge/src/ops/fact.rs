@@ -153,8 +153,8 @@ impl Fact {
                 let empty =
                     |items: &Option<Arc<Vec<Fact>>>| items.as_ref().is_some_and(|items| items.is_empty());
                 let element = match (empty(x), empty(y)) {
-                    (true, _) if matches!(**a, Self::Unknown) => (**b).clone(),
-                    (_, true) if matches!(**b, Self::Unknown) => (**a).clone(),
+                    (true, false) => (**b).clone(),
+                    (false, true) => (**a).clone(),
                     _ => a.join(b, symbols),
                 };
                 let items = match (x, y) {

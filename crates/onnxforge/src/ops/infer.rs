@@ -1,5 +1,6 @@
 //! What an operator's inference sees: facts about the inputs, and the place for facts about the outputs.
 
+use super::apply;
 use super::array::Array;
 use super::call::{self, Call};
 use super::error::{OpError, invalid};
@@ -205,6 +206,21 @@ impl<'a> Infer<'a> {
     /// Facts about the outputs of a body, given facts about its inputs.
     pub fn body(&mut self, scope: ScopeId, inputs: Vec<Fact>) -> Result<Vec<Fact>, OpError> {
         self.scopes.scope(scope, inputs, self.symbols)
+    }
+
+    /// Facts about the outputs of a standard operator on these inputs, with the attributes of this node; none where the
+    /// table does not know it.
+    pub fn standard(
+        &mut self,
+        name: &str,
+        opset: i64,
+        inputs: &[Option<Fact>],
+    ) -> Result<Vec<Fact>, OpError> {
+        let Ok(call) = apply::standard_call(&self.call, name, opset) else { return Ok(Vec::new()) };
+        let typed = apply::outputs_by_signature(&call, inputs);
+        let mut cx = Infer::new(call, inputs, typed, self.symbols, self.scopes);
+        (call.def.infer)(&mut cx)?;
+        Ok(cx.into_outputs())
     }
 
     /// The tensor fact of output `index`; an index past the outputs leads nowhere.

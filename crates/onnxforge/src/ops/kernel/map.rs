@@ -15,23 +15,27 @@ pub const PARALLEL: usize = 16 * 1024;
 pub fn map<T: Typed>(array: Array, f: impl Fn(T) -> T + Sync) -> Result<Array, OpError> {
     let (dtype, shape) = (array.dtype(), array.shape().to_vec());
     let mut data = array.into_vec::<T>()?;
-    if data.len() >= PARALLEL {
-        data.par_chunks_mut(PARALLEL).for_each(|chunk| chunk.iter_mut().for_each(|x| *x = f(*x)));
-    } else {
-        data.iter_mut().for_each(|x| *x = f(*x));
-    }
+    in_parts(&mut data, PARALLEL, &|_, part| part.iter_mut().for_each(|x| *x = f(*x)));
     Array::with_dtype(dtype, shape, data)
 }
 
 /// `f` of every element as an array of another type.
 pub fn map_to<T: Elem, U: Typed>(array: &Array, f: impl Fn(&T) -> U + Sync) -> Result<Array, OpError> {
     let data = array.slice::<T>()?;
-    let result: Vec<U> = if data.len() >= PARALLEL {
-        data.par_iter().with_min_len(PARALLEL).map(&f).collect()
+    let mut out = vec![U::default(); data.len()];
+    in_parts(&mut out, PARALLEL, &|at, part| part.iter_mut().zip(&data[at..]).for_each(|(o, x)| *o = f(x)));
+    Array::new(array.shape(), out)
+}
+
+/// Hands `work` parts of `part` elements with the place where each begins, on all cores when there are many. The loop over
+/// parts is compiled once per element type, whatever the work is.
+pub fn in_parts<T: Send>(data: &mut [T], part: usize, work: &(dyn Fn(usize, &mut [T]) + Sync)) {
+    if data.len() >= 2 * PARALLEL {
+        let parts = data.par_chunks_mut(part).enumerate().with_min_len((PARALLEL / part).max(1));
+        parts.for_each(|(index, chunk)| work(index * part, chunk));
     } else {
-        data.iter().map(f).collect()
-    };
-    Array::new(array.shape(), result)
+        data.chunks_mut(part).enumerate().for_each(|(index, chunk)| work(index * part, chunk));
+    }
 }
 
 /// `f` of two arrays broadcast together.
@@ -41,6 +45,24 @@ pub fn zip<T: Elem, S: Elem, U: Typed>(
     memory: &Memory,
     f: impl Fn(&T, &S) -> U + Sync,
 ) -> Result<Array, OpError> {
+    zip_runs::<T, S, U>(a, b, memory, &|x, y, out| match (x, y) {
+        ([x], [y]) => out.fill(f(x, y)),
+        ([x], y) => out.iter_mut().zip(y).for_each(|(o, y)| *o = f(x, y)),
+        (x, [y]) => out.iter_mut().zip(x).for_each(|(o, x)| *o = f(x, y)),
+        (x, y) => out.iter_mut().zip(x).zip(y).for_each(|((o, x), y)| *o = f(x, y)),
+    })
+}
+
+/// A loop over runs of two operands, each as long as the result or one element.
+type Runs<'a, T, S, U> = &'a (dyn Fn(&[T], &[S], &mut [U]) + Sync);
+
+/// Broadcasts two arrays and hands `runs` the parts of which each side is whole or one element.
+fn zip_runs<T: Elem, S: Elem, U: Typed>(
+    a: &Array,
+    b: &Array,
+    memory: &Memory,
+    runs: Runs<'_, T, S, U>,
+) -> Result<Array, OpError> {
     let shape = broadcast(&[a.shape(), b.shape()])?;
     let count = element_count(&shape).ok_or(OpError::TooLarge { needed: u64::MAX, left: 0 })?;
     memory.check((count as u64).saturating_mul(size_of::<U>() as u64))?;
@@ -49,43 +71,26 @@ pub fn zip<T: Elem, S: Elem, U: Typed>(
     if count == 0 {
         return Array::new(shape, out);
     }
-    // A trailing part of the shape in which each side is either whole or one element.
     let strides = (broadcast_strides(a.shape(), &shape), broadcast_strides(b.shape(), &shape));
     let inner = uniform_suffix(&shape, [&strides.0, &strides.1]);
     let run: usize = shape.iter().skip(inner).product();
     let repeats = |strides: &[usize]| strides.iter().zip(&shape).skip(inner).all(|(s, d)| *s == 0 || *d == 1);
-    let (x_one, y_one) = (repeats(&strides.0) && run > 1, repeats(&strides.1) && run > 1);
-    let fill = |out: &mut [U], at: [usize; 2]| {
-        let (x, y) = (&x[at[0]..], &y[at[1]..]);
-        match (x_one, y_one) {
-            (false, false) => out.iter_mut().zip(x).zip(y).for_each(|((o, x), y)| *o = f(x, y)),
-            (true, false) => out.iter_mut().zip(y).for_each(|(o, y)| *o = f(&x[0], y)),
-            (false, true) => out.iter_mut().zip(x).for_each(|(o, x)| *o = f(x, &y[0])),
-            (true, true) => out.fill(f(&x[0], &y[0])),
-        }
+    // How much of each side a run of the result reads.
+    let width = |strides: &[usize]| if repeats(strides) { 1 } else { run };
+    let widths = [width(&strides.0), width(&strides.1)];
+    let reads = |out: &mut [U], at: [usize; 2]| {
+        let part = |width: usize| if width == 1 { 1 } else { out.len() };
+        runs(&x[at[0]..][..part(widths[0])], &y[at[1]..][..part(widths[1])], out);
     };
     let outer = &shape[..inner];
     if outer.iter().product::<usize>() == 1 {
-        if count >= 2 * PARALLEL {
-            let moved = |one: bool, at: usize| if one { 0 } else { at };
-            out.par_chunks_mut(PARALLEL).enumerate().for_each(|(i, chunk)| {
-                let at = i * PARALLEL;
-                fill(chunk, [moved(x_one, at), moved(y_one, at)]);
-            });
-        } else {
-            fill(&mut out, [0, 0]);
-        }
+        let moved = |width: usize, at: usize| if width == 1 { 0 } else { at };
+        in_parts(&mut out, PARALLEL, &|at, part| reads(part, [moved(widths[0], at), moved(widths[1], at)]));
         return Array::new(shape, out);
     }
     let mut offsets = Vec::with_capacity(count / run);
     for_each_offset(outer, [&strides.0[..inner], &strides.1[..inner]], |at| offsets.push(at));
-    if count >= 2 * PARALLEL {
-        let least = (PARALLEL / run).max(1);
-        let parts = out.par_chunks_mut(run).with_min_len(least);
-        parts.zip(offsets.par_iter().with_min_len(least)).for_each(|(chunk, &at)| fill(chunk, at));
-    } else {
-        out.chunks_mut(run).zip(&offsets).for_each(|(chunk, &at)| fill(chunk, at));
-    }
+    in_parts(&mut out, run, &|at, part| reads(part, offsets[at / run]));
     Array::new(shape, out)
 }
 

@@ -4,9 +4,9 @@ use crate::ops::error::{OpError, invalid};
 
 /// How far apart neighbours along each axis are.
 pub fn strides(shape: &[usize]) -> Vec<usize> {
-    let mut strides = vec![1; shape.len()];
+    let mut strides = vec![1usize; shape.len()];
     for axis in (1..shape.len()).rev() {
-        strides[axis - 1] = strides[axis] * shape[axis].max(1);
+        strides[axis - 1] = strides[axis].saturating_mul(shape[axis].max(1));
     }
     strides
 }
@@ -42,8 +42,10 @@ pub fn broadcast_strides(from: &[usize], to: &[usize]) -> Vec<usize> {
 
 /// The product of the dimensions before `axis`, the dimension itself, and the product of those after it.
 pub fn around(shape: &[usize], axis: usize) -> (usize, usize, usize) {
-    let outer = shape.iter().take(axis).product();
-    let inner = shape.iter().skip(axis + 1).product();
+    // Only a tensor without elements has dimensions whose product is too large.
+    let product = |dims: &[usize]| dims.iter().fold(1usize, |product, &dim| product.saturating_mul(dim));
+    let outer = product(&shape[..axis.min(shape.len())]);
+    let inner = product(shape.get(axis + 1..).unwrap_or_default());
     (outer, shape.get(axis).copied().unwrap_or(1), inner)
 }
 

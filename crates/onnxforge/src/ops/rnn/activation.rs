@@ -1,0 +1,144 @@
+//! The functions that gates go through.
+
+use crate::ops::call::Call;
+use crate::ops::error::{OpError, invalid};
+use crate::ops::kernel::number::Float;
+
+/// A function with its parameters, and the bound on what it is applied to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Activation {
+    function: Function,
+    alpha: f32,
+    beta: f32,
+    clip: Option<f32>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Function {
+    Relu,
+    Tanh,
+    Sigmoid,
+    Affine,
+    LeakyRelu,
+    ThresholdedRelu,
+    ScaledTanh,
+    HardSigmoid,
+    Elu,
+    Softsign,
+    Softplus,
+}
+
+use Function::{
+    Affine, Elu, HardSigmoid, LeakyRelu, Relu, ScaledTanh, Sigmoid, Softplus, Softsign, Tanh, ThresholdedRelu,
+};
+
+/// The functions by name, with the parameters that they have and the defaults of these.
+const FUNCTIONS: [(&str, Function, Option<f32>, Option<f32>); 11] = [
+    ("Relu", Relu, None, None),
+    ("Tanh", Tanh, None, None),
+    ("Sigmoid", Sigmoid, None, None),
+    ("Affine", Affine, Some(1.0), Some(0.0)),
+    ("LeakyRelu", LeakyRelu, Some(0.01), None),
+    ("ThresholdedRelu", ThresholdedRelu, Some(1.0), None),
+    ("ScaledTanh", ScaledTanh, Some(1.0), Some(1.0)),
+    ("HardSigmoid", HardSigmoid, Some(0.2), Some(0.5)),
+    ("Elu", Elu, Some(1.0), None),
+    ("Softsign", Softsign, None, None),
+    ("Softplus", Softplus, None, None),
+];
+
+impl Activation {
+    /// The functions of each direction: those of the attribute, or `defaults`.
+    pub fn list(call: &Call<'_>, defaults: &[&str], directions: usize) -> Result<Vec<Vec<Self>>, OpError> {
+        let given = match call.opt_byte_strings("activations")? {
+            Some(_) => call.texts("activations")?,
+            None => defaults.iter().map(|name| (*name).to_owned()).collect(),
+        };
+        let parameters = |name: &str| call.floats_or(name, Vec::new());
+        let parameters = [parameters("activation_alpha")?, parameters("activation_beta")?];
+        let names = Self::per_direction(given, defaults.len(), directions)?;
+        Self::parse(&names, parameters, call.opt_float("clip")?, defaults.len())
+    }
+
+    /// `count` names for each direction; those of one direction also hold for two.
+    fn per_direction(names: Vec<String>, count: usize, directions: usize) -> Result<Vec<String>, OpError> {
+        match names.len() {
+            given if given == count => Ok(names.iter().cycle().take(count * directions).cloned().collect()),
+            given if given == 2 * count => Ok(names.into_iter().take(count * directions).collect()),
+            given => invalid(format!("{given} activations, {count} are needed")),
+        }
+    }
+
+    /// Each function takes the next parameters of the lists, if it has such parameters.
+    fn parse(
+        names: &[String],
+        parameters: [Vec<f32>; 2],
+        clip: Option<f32>,
+        count: usize,
+    ) -> Result<Vec<Vec<Self>>, OpError> {
+        let [mut alphas, mut betas] = parameters.map(Vec::into_iter);
+        let mut parsed = Vec::with_capacity(names.len());
+        for name in names {
+            let found = FUNCTIONS.iter().find(|(known, ..)| known.eq_ignore_ascii_case(name));
+            let Some(&(_, function, alpha, beta)) = found else {
+                return invalid(format!("the activation {name:?}"));
+            };
+            let alpha = alpha.map_or(0.0, |default| alphas.next().unwrap_or(default));
+            let beta = beta.map_or(0.0, |default| betas.next().unwrap_or(default));
+            parsed.push(Self { function, alpha, beta, clip });
+        }
+        Ok(parsed.chunks(count).map(<[Self]>::to_vec).collect())
+    }
+
+    /// The function of `x`.
+    pub fn of<T: Float>(&self, x: T) -> T {
+        let [alpha, beta] = [self.alpha, self.beta].map(|parameter| T::from_f64(parameter.into()));
+        let x = match self.clip.map(|clip| T::from_f64(clip.into())) {
+            Some(clip) if x > clip => clip,
+            Some(clip) if x < -clip => -clip,
+            _ => x,
+        };
+        match self.function {
+            Relu if x < T::ZERO => T::ZERO,
+            Relu => x,
+            Tanh => x.tanh(),
+            Sigmoid => T::ONE / (T::ONE + (-x).exp()),
+            Affine => alpha * x + beta,
+            LeakyRelu if x < T::ZERO => alpha * x,
+            LeakyRelu => x,
+            ThresholdedRelu if x < alpha => T::ZERO,
+            ThresholdedRelu => x,
+            ScaledTanh => alpha * (beta * x).tanh(),
+            HardSigmoid => num_traits::Float::min(num_traits::Float::max(alpha * x + beta, T::ZERO), T::ONE),
+            Elu if x < T::ZERO => alpha * x.exp_m1(),
+            Elu => x,
+            Softsign => x / (T::ONE + num_traits::Float::abs(x)),
+            Softplus if x > T::ZERO => x + (-x).exp().ln_1p(),
+            Softplus => x.exp().ln_1p(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_go_to_the_functions_that_have_them() {
+        let names = ["tanh", "LeakyRelu", "HardSigmoid", "Elu"].map(str::to_owned);
+        let parsed = Activation::parse(&names, [vec![0.5, 0.25], vec![0.125]], None, 2).unwrap();
+        let found: Vec<(f32, f32)> = parsed.concat().iter().map(|a| (a.alpha, a.beta)).collect();
+        assert_eq!(found, [(0.0, 0.0), (0.5, 0.0), (0.25, 0.125), (1.0, 0.0)]);
+        assert!(Activation::parse(&["Cosh".to_owned()], [vec![], vec![]], None, 1).is_err());
+        assert!(Activation::per_direction(vec!["Relu".to_owned(); 3], 2, 2).is_err());
+        assert_eq!(Activation::per_direction(vec!["Relu".to_owned(); 2], 2, 2).unwrap().len(), 4);
+    }
+
+    #[test]
+    fn clips_what_goes_in() {
+        let relu = Activation { function: Relu, alpha: 0.0, beta: 0.0, clip: Some(2.0) };
+        assert_eq!([relu.of(5f32), relu.of(1.0), relu.of(-5.0)], [2.0, 1.0, 0.0]);
+        let plus = Activation { function: Softplus, alpha: 0.0, beta: 0.0, clip: None };
+        assert_eq!([plus.of(1000f64), plus.of(-1000.0)], [1000.0, 0.0]);
+    }
+}
