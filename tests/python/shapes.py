@@ -5,6 +5,7 @@
 
 import gzip
 import json
+import math
 import re
 import subprocess
 import sys
@@ -15,15 +16,21 @@ from pathlib import Path
 import onnx
 
 sys.path.insert(0, str(Path(__file__).parent))
-from corpus import zoo_skeletons
+from corpus import tensors, zoo_skeletons
 
 
 def prepared(skeleton):
     """The model as every tool gets it: no declared shapes inside, every unknown dimension of an input named."""
     model = onnx.load_from_string(gzip.decompress(skeleton.read_bytes()))
     del model.graph.value_info[:]
-    for port in model.graph.output:
-        port.type.tensor_type.ClearField("shape")
+    for tensor in tensors(model):
+        if tensor.data_location == onnx.TensorProto.EXTERNAL:
+            size = math.prod(tensor.dims) * onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
+            # A peer may want to look at small weights; no tool needs the large ones.
+            if size <= 4_000_000:
+                del tensor.external_data[:]
+                tensor.ClearField("data_location")
+                tensor.raw_data = bytes(size)
     for port in model.graph.input:
         for axis, dim in enumerate(port.type.tensor_type.shape.dim):
             if not dim.WhichOneof("value"):

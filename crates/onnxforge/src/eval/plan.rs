@@ -1,6 +1,6 @@
 //! When each value of a scope is used for the last time.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 
 use crate::ir::value::{Def, Use};
 use crate::ir::{Model, NodeId, ScopeId, ValueId};
@@ -8,7 +8,7 @@ use crate::ir::{Model, NodeId, ScopeId, ValueId};
 /// The order in which a scope's nodes run, and what each of them uses last.
 pub struct Plan {
     /// The nodes in order, each with the values of this scope that nothing after it reads.
-    pub steps: Vec<(NodeId, HashSet<ValueId>)>,
+    pub steps: Vec<(NodeId, BTreeSet<ValueId>)>,
 }
 
 impl Plan {
@@ -16,8 +16,8 @@ impl Plan {
     pub fn new(model: &Model, scope: ScopeId) -> Self {
         let places: HashMap<NodeId, usize> =
             model.nodes_in(scope).enumerate().map(|(place, (id, _))| (id, place)).collect();
-        let mut steps: Vec<(NodeId, HashSet<ValueId>)> =
-            model.nodes_in(scope).map(|(id, _)| (id, HashSet::new())).collect();
+        let mut steps: Vec<(NodeId, BTreeSet<ValueId>)> =
+            model.nodes_in(scope).map(|(id, _)| (id, BTreeSet::new())).collect();
         let own = model.nodes_in(scope).flat_map(|(_, node)| node.outputs().iter().flatten().copied());
         let inputs = model.scope(scope).inputs().iter().map(|port| port.value);
         for id in own.chain(inputs) {

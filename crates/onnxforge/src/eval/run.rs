@@ -1,7 +1,7 @@
 //! One run of a model.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -119,7 +119,7 @@ impl<'s, 'm> Run<'s, 'm> {
         Ok(())
     }
 
-    fn node(&self, id: NodeId, last: &HashSet<ValueId>) -> Result<(), OpError> {
+    fn node(&self, id: NodeId, last: &BTreeSet<ValueId>) -> Result<(), OpError> {
         let model = self.session.model;
         let node = model.node(id);
         let mut inputs = Vec::with_capacity(node.inputs().len());

@@ -86,7 +86,16 @@ impl Inference {
     pub fn is_expressed(&self, id: ValueId) -> bool {
         let of_inputs =
             |dim: &Dim| dim.symbols().iter().all(|symbol| (symbol.id() as usize) < self.input_symbols);
-        self.shape(id).is_some_and(|shape| shape.iter().all(of_inputs))
+        fn all(fact: &Fact, of_inputs: &dyn Fn(&Dim) -> bool) -> bool {
+            match fact {
+                Fact::Tensor(fact) => fact.shape.as_ref().is_some_and(|shape| shape.iter().all(of_inputs)),
+                Fact::Sequence { items: Some(items), .. } => items.iter().all(|item| all(item, of_inputs)),
+                Fact::Optional { element, present: Some(true) } => all(element, of_inputs),
+                Fact::Optional { present: Some(false), .. } => true,
+                _ => false,
+            }
+        }
+        all(self.fact(id), &of_inputs)
     }
 
     /// Declares in `value_info` what is known of every value that has no declaration. Dimensions that only inference has

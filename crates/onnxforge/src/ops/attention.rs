@@ -10,6 +10,7 @@ use super::array::Array;
 use super::def::{Category, OpDef};
 use super::error::{OpError, invalid};
 use super::eval::Eval;
+use super::kernel::convert::to_float;
 use super::kernel::gemm::Matrix;
 use super::kernel::number::Float;
 use super::kernel::product::{Product, batched};
@@ -70,13 +71,14 @@ impl Heads {
         if scores.is_empty() || self.head_size == 0 {
             return Ok(scores);
         }
+        cx.reserve::<T>(self.q.len())?;
+        let scaled: Vec<T> = self.q.slice::<T>()?.iter().map(|&x| x * scale).collect();
         // The queries that share a head of keys lie one after the other.
         let rows = self.q_heads / self.kv_heads * self.queries;
-        let q = Matrix::new(self.q.slice::<T>()?, rows, self.head_size);
+        let q = Matrix::new(&scaled, rows, self.head_size);
         let k = Matrix::transposed(self.k.slice::<T>()?, self.head_size, self.keys);
         let [q_step, k_step] = [rows * self.head_size, self.keys * self.head_size];
         batched(&mut scores, q, k, &self.offsets(cx, q_step, k_step)?);
-        scores.iter_mut().for_each(|score| *score = *score * scale);
         Ok(scores)
     }
 
@@ -87,7 +89,7 @@ impl Heads {
         if !out.is_empty() && self.keys > 0 {
             let rows = self.q_heads / self.kv_heads * self.queries;
             let weights = Matrix::new(weights, rows, self.keys);
-            let values = converted::<T>(&self.v)?;
+            let values = to_float::<T>(&self.v)?;
             let v = Matrix::new(values.slice::<T>()?, self.keys, self.v_head_size);
             let [w_step, v_step] = [rows * self.keys, self.keys * self.v_head_size];
             batched(&mut out, weights, v, &self.offsets(cx, w_step, v_step)?);
@@ -101,15 +103,6 @@ impl Heads {
         cx.reserve::<[usize; 2]>(count)?;
         Ok((0..count).map(|index| [index * left, index * right]).collect())
     }
-}
-
-/// The array with its elements as `T`.
-fn converted<T: Float>(array: &Array) -> Result<Array, OpError> {
-    if array.dtype() == T::DTYPE {
-        return Ok(array.clone());
-    }
-    let elements = array.to_f64s()?.into_iter().map(T::from_f64);
-    Array::new(array.shape(), elements.collect::<Vec<T>>())
 }
 
 /// The factor of the scores: the attribute, or what keeps their variance at that of the elements.

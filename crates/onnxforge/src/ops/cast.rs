@@ -5,7 +5,8 @@ use super::call::Call;
 use super::def::{Category, OpDef};
 use super::elementwise::values::{is_followed, unknown};
 use super::error::{OpError, invalid, unsupported};
-use super::eval::{Eval, one};
+use super::eval::{Eval, Memory, one};
+use super::fact::TensorFact;
 use super::infer::Infer;
 use super::kernel::convert::{Rounding, convert};
 use super::kernel::small_float::PowerRounding;
@@ -45,9 +46,16 @@ fn infer_cast(cx: &mut Infer<'_>) -> Result<(), OpError> {
 }
 
 fn infer_cast_like(cx: &mut Infer<'_>) -> Result<(), OpError> {
-    match cx.dtype(1) {
-        Some(to) => infer_conversion(cx, to),
-        None => same_shape(cx),
+    let Some(to) = cx.dtype(1) else {
+        same_shape(cx);
+        return Ok(());
+    };
+    // Only the type of the second input counts: a constant stays one.
+    if let Some(array) = cx.constant(0) {
+        let memory = Memory::new((array.len() as u64).saturating_mul(16));
+        cx.set(0, TensorFact::constant(convert(array, to, rounding(&cx.call)?, &memory)?));
+    } else {
+        infer_conversion(cx, to);
     }
     Ok(())
 }

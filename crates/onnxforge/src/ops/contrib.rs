@@ -1,4 +1,4 @@
-//! TODO family.
+//! Operators that ONNX Runtime adds to the standard (`com.microsoft`).
 
 use super::def::OpDef;
 

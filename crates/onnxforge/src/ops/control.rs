@@ -13,6 +13,7 @@ use super::def::Category::ControlFlow;
 use super::def::OpDef;
 use super::error::{OpError, invalid, unsupported};
 use super::eval::Eval;
+use super::sequence::Overhead;
 use super::value::Value;
 
 /// The operators of this family.
@@ -23,34 +24,41 @@ pub static OPS: &[OpDef] = &[
     OpDef::new("SequenceMap", ControlFlow, each::infer_map, each::run_map),
 ];
 
-/// What one turn of a body gave for its scan outputs, turn after turn. It counts the memory that they take.
+/// Memory that results of earlier turns take: nothing else counts them until the loop ends.
+#[derive(Default)]
+struct Kept {
+    bytes: u64,
+}
+
+impl Kept {
+    /// Counts a value, if it fits.
+    fn keep(&mut self, cx: &Eval<'_>, value: &Value) -> Result<(), OpError> {
+        self.bytes = self.bytes.saturating_add(value.byte_len()).saturating_add(size_of::<Overhead>() as u64);
+        cx.memory().check(self.bytes)
+    }
+}
+
+/// What one turn of a body gave for its scan outputs, turn after turn.
 struct Rows {
     columns: Vec<Vec<Array>>,
-    bytes: u64,
+    kept: Kept,
 }
 
 impl Rows {
     /// No turns, of `count` outputs each.
     fn new(count: usize) -> Self {
-        Self { columns: vec![Vec::new(); count], bytes: 0 }
+        Self { columns: vec![Vec::new(); count], kept: Kept::default() }
     }
 
     /// Adds a turn.
     fn push(&mut self, cx: &Eval<'_>, values: impl IntoIterator<Item = Value>) -> Result<(), OpError> {
         let mut values = values.into_iter();
         for column in &mut self.columns {
-            match values.next() {
-                Some(Value::Tensor(array)) => {
-                    self.bytes = self.bytes.saturating_add(array.byte_len());
-                    column.push(array);
-                }
-                Some(other) => {
-                    return invalid(format!("a scan output must be a tensor, not {}", other.form()));
-                }
-                None => return invalid("the body gives too few outputs"),
-            }
+            let Some(value) = values.next() else { return invalid("the body gives too few outputs") };
+            self.kept.keep(cx, &value)?;
+            column.push(value.array()?.clone());
         }
-        cx.memory().check(self.bytes)
+        Ok(())
     }
 
     /// Each output with its turns along a new axis: `place` answers the axis for an output and the number of its axes

@@ -153,8 +153,18 @@ impl<'a> Infer<'a> {
             // One that cannot be 1 stays, for the same reason.
             (None, None) if a.provably_different(&Dim::ONE, self.symbols) => a.clone(),
             (None, None) if b.provably_different(&Dim::ONE, self.symbols) => b.clone(),
+            // One that is the other cut short, such as min(n, 512) beside n, is the same or 1.
+            (None, None) if self.is_cut_short(a, b) => b.clone(),
+            (None, None) if self.is_cut_short(b, a) => a.clone(),
             (None, None) => self.fresh(),
         })
+    }
+
+    /// Whether `part` is at most `whole`, and 0 only where `whole` is.
+    fn is_cut_short(&self, part: &Dim, whole: &Dim) -> bool {
+        let least = whole.minimum(&Dim::ONE, self.symbols);
+        part.provably_le(whole, self.symbols)
+            && least.is_some_and(|least| least.provably_le(part, self.symbols))
     }
 
     /// The common value of two dimensions that must be equal: the one that says more. Numbers that differ are an error.

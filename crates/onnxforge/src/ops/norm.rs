@@ -5,18 +5,16 @@
 mod batch;
 mod row;
 
-use rayon::prelude::*;
-
 use super::array::{Array, each_float};
 use super::call;
-use super::def::{Category, OpDef};
+use super::def::{Category, EvalFn, InferFn, OpDef};
 use super::error::{OpError, invalid};
 use super::eval::{Eval, one};
 use super::infer::{Infer, same_as_input};
 use super::kernel::fold::Fold;
 use super::kernel::line::each_line;
-use super::kernel::map::PARALLEL;
 use super::kernel::number::{Float, Number};
+use super::kernel::parallel::each_piece;
 use super::kernel::shape::around;
 use super::kernel::strided::transpose;
 use super::value::Value;
@@ -33,12 +31,12 @@ pub static OPS: &[OpDef] = &[
     normalization("LRN", same_as_input, local_response),
 ];
 
-const fn normalization(name: &'static str, infer: super::def::InferFn, eval: super::def::EvalFn) -> OpDef {
+const fn normalization(name: &'static str, infer: InferFn, eval: EvalFn) -> OpDef {
     OpDef::new(name, Category::NeuralLayer, infer, eval).widening()
 }
 
 /// What is typical of a group of elements.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct Moments {
     mean: f64,
     variance: f64,
@@ -51,6 +49,13 @@ impl Moments {
         let mean = Fold::new(0.0, |sum: f64, x: T| sum + x.to_f64(), |a, b| a + b).slice(data) / count;
         let square = |sum: f64, x: T| sum + (x.to_f64() - mean).powi(2);
         Self { mean, variance: Fold::new(0.0, square, |a, b| a + b).slice(data) / count }
+    }
+
+    /// Of each row of `n` elements.
+    fn of_rows<T: Float>(data: &[T], n: usize) -> Vec<Self> {
+        let mut moments = vec![Self::default(); data.len() / n];
+        each_piece(&mut moments, 1, n, &|row, moments| moments.fill(Self::of(&data[row * n..][..n])));
+        moments
     }
 
     /// Moves the elements to a mean of 0 and divides them by `deviation`.
@@ -128,18 +133,12 @@ fn local_response(cx: &mut Eval<'_>) -> Result<Vec<Value>, OpError> {
         let (alpha, beta, bias) = (T::from_f64(alpha), T::from_f64(beta.into()), T::from_f64(bias.into()));
         let data = x.slice::<T>()?;
         let mut out = cx.zeros::<T>(x.shape())?;
-        let row = |(index, out): (usize, &mut [T])| {
+        each_piece(&mut out, inner, inner, &|index, out| {
             window.sum_squares(data, index, out);
             for (out, &x) in out.iter_mut().zip(&data[index * inner..]) {
                 *out = x / (bias + alpha * *out).powf(beta);
             }
-        };
-        if out.len() >= PARALLEL {
-            let least = (PARALLEL / inner).max(1);
-            out.par_chunks_mut(inner).enumerate().with_min_len(least).for_each(row);
-        } else {
-            out.chunks_mut(inner).enumerate().for_each(row);
-        }
+        });
         one(Array::new(x.shape(), out)?)
     })
 }
@@ -162,7 +161,7 @@ impl Window {
         out.fill(T::ZERO);
         for channel in first..=last {
             let at = (image * self.channels + channel) * inner;
-            out.iter_mut().zip(&data[at..]).for_each(|(sum, &x)| *sum = *sum + x * x);
+            out.iter_mut().zip(&data[at..]).for_each(|(sum, &x)| *sum += x * x);
         }
     }
 }

@@ -4,17 +4,15 @@ mod global;
 mod region;
 mod unpool;
 
-use rayon::prelude::*;
-
 use super::array::{Array, each_float, each_number};
 use super::call::Call;
 use super::def::{Category, OpDef};
 use super::error::{OpError, invalid, unsupported};
 use super::eval::{Eval, one};
 use super::infer::Infer;
-use super::kernel::map::PARALLEL;
 use super::kernel::number::{Float, Number};
-use super::kernel::window::{Geometry, Padding, Sliding, combine, kernel_shape};
+use super::kernel::parallel::each_piece;
+use super::kernel::window::{Axis, Geometry, Padding, Sliding, combine, kernel_shape};
 use super::value::Value;
 use crate::ir::dim::Dim;
 
@@ -40,7 +38,7 @@ fn fit(call: &Call<'_>, x: &[usize]) -> Result<(Geometry, Vec<usize>), OpError> 
     }
     let sliding = Sliding::of(call, image.len())?;
     let geometry = sliding.fit(image, &kernel)?;
-    let passes_over = |axis: &super::kernel::window::Axis| {
+    let passes_over = |axis: &Axis| {
         axis.output.saturating_sub(1) * axis.stride + (axis.kernel - 1) * axis.dilation + 1 < axis.input
     };
     if !matches!(sliding.padding, Padding::Explicit(_)) && geometry.axes().iter().any(passes_over) {
@@ -61,9 +59,7 @@ fn each_plane<T: Sync, U: Send>(
     if out.is_empty() {
         return;
     }
-    let planes = out.par_chunks_exact_mut(output).enumerate();
-    let planes = planes.with_min_len((PARALLEL / input.max(output)).max(1));
-    planes.for_each(|(index, out)| pool(index, &x[index * input..][..input], out));
+    each_piece(out, output, input.max(output), &|index, out| pool(index, &x[index * input..][..input], out));
 }
 
 fn max_pool(cx: &mut Eval<'_>) -> Result<Vec<Value>, OpError> {
@@ -153,7 +149,7 @@ fn average_pool(cx: &mut Eval<'_>) -> Result<Vec<Value>, OpError> {
 
 /// The number of elements that count in a window, by axis and position; a window's count is the product.
 fn window_counts(geometry: &Geometry, include_pad: bool) -> Vec<Vec<usize>> {
-    let axis = |axis: &super::kernel::window::Axis| {
+    let axis = |axis: &Axis| {
         let count = |position: usize| match include_pad {
             true => axis.kernel_inside_padded(position),
             false => axis.kernel_inside(position).len(),
@@ -177,7 +173,7 @@ fn divide_by_counts<T: Float>(counts: &[Vec<usize>], out: &mut [T]) {
             })
             .product();
         for (sum, &count) in row.iter_mut().zip(last) {
-            *sum = *sum / T::from_f64((shared * count) as f64);
+            *sum /= T::from_f64((shared * count) as f64);
         }
     }
 }
@@ -185,7 +181,7 @@ fn divide_by_counts<T: Float>(counts: &[Vec<usize>], out: &mut [T]) {
 /// The sum of `f` over the elements of each window that lie inside the image; `out` is zero.
 fn sum_windows<T: Float>(geometry: &Geometry, plane: &[T], out: &mut [T], f: impl Fn(T) -> T) {
     geometry.for_each_run(0..out.len(), &mut |run| {
-        combine(&mut out[run.positions], &plane[run.input..], run.step, |sum, value| *sum = *sum + f(value));
+        combine(&mut out[run.positions], &plane[run.input..], run.step, |sum, value| *sum += f(value));
     });
 }
 

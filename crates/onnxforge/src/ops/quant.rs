@@ -11,9 +11,6 @@ use super::kernel::number::Float;
 use super::{Array, Fact};
 use crate::ir::DType;
 
-pub(super) use linear::{dequantize, quantize};
-pub(super) use product::{centered_product, requantize};
-
 /// The operators of this family.
 pub static OPS: &[OpDef] = &[
     OpDef::new("QuantizeLinear", Category::Conversion, infer_quantize, linear::quantize_linear),

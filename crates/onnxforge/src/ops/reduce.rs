@@ -15,9 +15,11 @@ use super::kernel::fold::Fold;
 use super::kernel::map::map_to;
 use super::kernel::number::Number;
 use super::kernel::shape::{for_each_offset, strides};
+use super::kernel::wide::each_wide;
 use super::value::Value;
 use crate::ir::DType;
 use crate::ir::dim::{Dim, Symbols};
+use crate::ir::tensor::element_count;
 
 /// The operators of this family.
 pub static OPS: &[OpDef] = &[
@@ -81,10 +83,16 @@ fn remaining<D: Clone>(shape: &[D], axes: &[usize], keep: bool, one: D) -> Vec<D
 /// The axes that the node lists, if inference knows them; empty when it lists none.
 fn listed_axes(cx: &Infer<'_>) -> Result<Option<Vec<i64>>, OpError> {
     Ok(match (axes_are_input(&cx.call), cx.has(1)) {
+        (true, true) if listed_count(cx) == Some(0) => Some(Vec::new()),
         (true, true) => cx.ints(1),
         (true, false) => Some(Vec::new()),
         (false, _) => Some(cx.call.opt_ints("axes")?.unwrap_or_default()),
     })
+}
+
+/// How many axes the input for them lists.
+fn listed_count(cx: &Infer<'_>) -> Option<usize> {
+    cx.shape(1)?.first()?.as_const().and_then(|count| usize::try_from(count).ok())
 }
 
 fn infer_shape(cx: &mut Infer<'_>) -> Result<(), OpError> {
@@ -95,9 +103,13 @@ fn infer_shape(cx: &mut Infer<'_>) -> Result<(), OpError> {
             let axes = axes(&cx.call, &listed, shape.len())?;
             cx.set_shape(0, remaining(shape, &axes, keep, Dim::ONE));
         }
-        (Some(shape), None) if keep => {
-            let shape = cx.fresh_shape(shape.len());
-            cx.set_shape(0, shape);
+        (Some(shape), None) => {
+            // Each listed axis goes, whichever it is.
+            let gone = if keep { Some(0) } else { listed_count(cx) };
+            if let Some(gone) = gone {
+                let shape = cx.fresh_shape(shape.len().saturating_sub(gone));
+                cx.set_shape(0, shape);
+            }
         }
         (None, Some(listed)) if listed.is_empty() && !keep && !reduces_nothing(&cx.call)? => {
             cx.set_shape(0, Vec::new());
@@ -122,8 +134,7 @@ fn infer_values(
     let Some(values) = cx.dims(0) else { return Ok(()) };
     let axes = axes(&cx.call, &listed, shape.len())?;
     let kept = remaining(&shape, &axes, true, 1);
-    let Some(count) = crate::ir::tensor::element_count(&kept).filter(|&count| count <= MAX_SYMBOLIC_ELEMENTS)
-    else {
+    let Some(count) = element_count(&kept).filter(|&count| count <= MAX_SYMBOLIC_ELEMENTS) else {
         return Ok(());
     };
     // What an operation gave up on is unknown.
@@ -191,14 +202,14 @@ fn sum(cx: &mut Eval<'_>) -> Result<Vec<Value>, OpError> {
     if reduction.axes.is_empty() {
         return one(reduction.x.reshaped(reduction.shape)?);
     }
-    each_number!(reduction.x, T => {
+    each_wide!(reduction.x, T => {
         one(reduction.by(cx, Fold::new(T::ZERO, |sum, x: T| Number::add(sum, x), Number::add), |sum| sum)?)
     })
 }
 
 fn product(cx: &mut Eval<'_>) -> Result<Vec<Value>, OpError> {
     let reduction = Reduction::of(cx)?;
-    each_number!(reduction.x, T => {
+    each_wide!(reduction.x, T => {
         one(reduction.by(cx, Fold::new(T::ONE, |product, x: T| Number::mul(product, x), Number::mul), |x| x)?)
     })
 }
@@ -206,7 +217,7 @@ fn product(cx: &mut Eval<'_>) -> Result<Vec<Value>, OpError> {
 fn mean(cx: &mut Eval<'_>) -> Result<Vec<Value>, OpError> {
     let reduction = Reduction::of(cx)?;
     let count = reduction.count();
-    each_number!(reduction.x, T => {
+    each_wide!(reduction.x, T => {
         let divisor = T::from_f64(count);
         if Number::div(T::ONE, divisor).is_none() {
             return invalid("the mean of no integers");
@@ -218,7 +229,7 @@ fn mean(cx: &mut Eval<'_>) -> Result<Vec<Value>, OpError> {
 
 fn l1(cx: &mut Eval<'_>) -> Result<Vec<Value>, OpError> {
     let reduction = Reduction::of(cx)?;
-    each_number!(reduction.x, T => {
+    each_wide!(reduction.x, T => {
         let fold = Fold::new(T::ZERO, |sum, x: T| Number::add(sum, Number::abs(x)), Number::add);
         one(reduction.by(cx, fold, |sum| sum)?)
     })
@@ -226,7 +237,7 @@ fn l1(cx: &mut Eval<'_>) -> Result<Vec<Value>, OpError> {
 
 fn sum_square(cx: &mut Eval<'_>) -> Result<Vec<Value>, OpError> {
     let reduction = Reduction::of(cx)?;
-    each_number!(reduction.x, T => {
+    each_wide!(reduction.x, T => {
         let fold = Fold::new(T::ZERO, |sum, x: T| Number::add(sum, Number::mul(x, x)), Number::add);
         one(reduction.by(cx, fold, |sum| sum)?)
     })
@@ -234,7 +245,7 @@ fn sum_square(cx: &mut Eval<'_>) -> Result<Vec<Value>, OpError> {
 
 fn l2(cx: &mut Eval<'_>) -> Result<Vec<Value>, OpError> {
     let reduction = Reduction::of(cx)?;
-    each_number!(reduction.x, T => {
+    each_wide!(reduction.x, T => {
         let fold = Fold::new(T::ZERO, |sum, x: T| Number::add(sum, Number::mul(x, x)), Number::add);
         one(reduction.by(cx, fold, |sum| T::from_f64(sum.to_f64().sqrt()))?)
     })
@@ -242,7 +253,7 @@ fn l2(cx: &mut Eval<'_>) -> Result<Vec<Value>, OpError> {
 
 fn log_sum(cx: &mut Eval<'_>) -> Result<Vec<Value>, OpError> {
     let reduction = Reduction::of(cx)?;
-    each_number!(reduction.x, T => {
+    each_wide!(reduction.x, T => {
         let fold = Fold::new(T::ZERO, |sum, x: T| Number::add(sum, x), Number::add);
         one(reduction.by(cx, fold, |sum| T::from_f64(sum.to_f64().ln()))?)
     })
@@ -250,7 +261,7 @@ fn log_sum(cx: &mut Eval<'_>) -> Result<Vec<Value>, OpError> {
 
 fn log_sum_exp(cx: &mut Eval<'_>) -> Result<Vec<Value>, OpError> {
     let reduction = Reduction::of(cx)?;
-    each_number!(reduction.x, T => {
+    each_wide!(reduction.x, T => {
         let fold = Fold::new(
             LogSumExp::NOTHING,
             |sum: LogSumExp, x: T| sum.merge(LogSumExp { max: x.to_f64(), sum: 1.0 }),

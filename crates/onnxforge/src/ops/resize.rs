@@ -2,17 +2,16 @@
 
 mod affine;
 mod grid;
+mod infer;
 mod request;
 mod taps;
-
-use rayon::prelude::*;
 
 use super::array::{Array, Buffer, Elem, each_elem, each_number};
 use super::def::{Category, OpDef};
 use super::error::OpError;
 use super::eval::{Eval, one};
-use super::kernel::map::PARALLEL;
 use super::kernel::number::{Float, Number};
+use super::kernel::parallel::each_piece;
 use super::kernel::shape::around;
 use super::value::Value;
 use request::{AxisRequest, Request};
@@ -20,8 +19,8 @@ use taps::Taps;
 
 /// The operators of this family.
 pub static OPS: &[OpDef] = &[
-    OpDef::new("Resize", Category::Manipulation, request::infer, resize).widening(),
-    OpDef::new("Upsample", Category::Manipulation, request::infer, resize).widening(),
+    OpDef::new("Resize", Category::Manipulation, infer::infer, resize).widening(),
+    OpDef::new("Upsample", Category::Manipulation, infer::infer, resize).widening(),
     OpDef::new("GridSample", Category::Manipulation, grid::infer, grid::grid_sample).widening(),
     OpDef::new("AffineGrid", Category::Manipulation, affine::infer, affine::affine_grid).widening(),
 ];
@@ -35,11 +34,10 @@ fn resize(cx: &mut Eval<'_>) -> Result<Vec<Value>, OpError> {
     }
     // The last axis first: those before it then move whole rows.
     let mut steps = Vec::new();
-    for (index, axis) in request.axes.iter().enumerate().rev() {
+    let changed = |(_, axis): &(usize, &AxisRequest)| !axis.is_unchanged(request.transform);
+    for (index, axis) in request.axes.iter().enumerate().filter(changed).rev() {
         let taps = Taps::of(cx, &request, axis)?;
-        if !taps.is_identity(axis.input) {
-            steps.push(Step { index, axis: *axis, taps });
-        }
+        steps.push(Step { index, output: axis.output, taps });
     }
     if request.is_nearest() {
         return one(extrapolate(&request, pick(cx, x, &steps)?, &steps)?);
@@ -61,7 +59,7 @@ fn resize(cx: &mut Eval<'_>) -> Result<Vec<Value>, OpError> {
 /// The resampling of one axis.
 struct Step {
     index: usize,
-    axis: AxisRequest,
+    output: usize,
     taps: Taps,
 }
 
@@ -69,7 +67,7 @@ impl Step {
     /// The shape after this step.
     fn shape(&self, before: &[usize]) -> Vec<usize> {
         let mut shape = before.to_vec();
-        shape[self.index] = self.axis.output;
+        shape[self.index] = self.output;
         shape
     }
 }
@@ -90,8 +88,8 @@ fn pick(cx: &Eval<'_>, x: Array, steps: &[Step]) -> Result<Array, OpError> {
 
 fn pick_axis<T: Elem>(x: &[T], (_, input, inner): (usize, usize, usize), taps: &Taps, out: &mut [T]) {
     let output = taps.len();
-    let rows = out.par_chunks_mut(output * inner).zip(x.par_chunks(input * inner));
-    rows.with_min_len((PARALLEL / (output * inner)).max(1)).for_each(|(out, x)| {
+    each_piece(out, output * inner, output * inner, &|row, out| {
+        let x = &x[row * input * inner..][..input * inner];
         if inner == 1 {
             out.iter_mut().zip(taps.firsts()).for_each(|(out, at)| out.clone_from(&x[at]));
         } else {
@@ -122,8 +120,8 @@ fn resample<T: Float>(cx: &Eval<'_>, mut x: Array, steps: &[Step]) -> Result<Arr
 /// The weighted sums along the last axis.
 fn blend_rows<T: Float>(x: &[T], input: usize, taps: &Taps, out: &mut [T]) {
     let output = taps.len();
-    let rows = out.par_chunks_exact_mut(output).zip(x.par_chunks_exact(input));
-    rows.with_min_len((PARALLEL / output).max(1)).for_each(|(out, row)| {
+    each_piece(out, output, output, &|index, out| {
+        let row = &x[index * input..][..input];
         for (out, weighted) in out.iter_mut().zip(taps.iter()) {
             *out = weighted.fold(T::ZERO, |sum, (at, weight)| sum + T::from_f64(weight) * row[at]);
         }
@@ -133,13 +131,12 @@ fn blend_rows<T: Float>(x: &[T], input: usize, taps: &Taps, out: &mut [T]) {
 /// The weighted sums along an axis whose elements are blocks of `inner`.
 fn blend_blocks<T: Float>(x: &[T], input: usize, inner: usize, taps: &Taps, out: &mut [T]) {
     let output = taps.len();
-    let blocks = out.par_chunks_exact_mut(inner).enumerate();
-    blocks.with_min_len((PARALLEL / inner).max(1)).for_each(|(index, out)| {
+    each_piece(out, inner, inner, &|index, out| {
         let first = index / output * input;
         for (at, weight) in taps.at(index % output) {
             let weight = T::from_f64(weight);
             let block = &x[(first + at) * inner..][..inner];
-            out.iter_mut().zip(block).for_each(|(out, &value)| *out = *out + weight * value);
+            out.iter_mut().zip(block).for_each(|(out, &value)| *out += weight * value);
         }
     });
 }

@@ -100,6 +100,11 @@ impl Sizes {
         let ([steps, batch, input], [_, _, hidden]) = (x.shape(), r.shape()) else {
             return invalid(format!("a recurrent layer of the shapes {:?} and {:?}", x.shape(), r.shape()));
         };
+        if let Some(declared) = cx.call.opt_int("hidden_size")?
+            && usize::try_from(declared) != Ok(*hidden)
+        {
+            return invalid(format!("{hidden} hidden elements where {declared} are declared"));
+        }
         let rows = gates.saturating_mul(*hidden);
         Self::expect(w, &[directions, rows, *input])?;
         Self::expect(r, &[directions, rows, *hidden])?;
@@ -144,40 +149,17 @@ fn layer<T: Float>(cx: &Eval<'_>) -> Result<Vec<Value>, OpError> {
     let mut y = cx.zeros::<T>(&y_shape)?;
     if sizes.state() > 0 {
         for (index, &reverse) in directions.iter().enumerate() {
-            let cell = Cell {
-                kind,
-                sizes,
-                activations: &activations[index],
-                recurrence: of_direction(cx.array(2)?.slice::<T>()?, index, sizes.directions),
-                bias: cx
-                    .opt_array(3)?
-                    .map(Array::slice::<T>)
-                    .transpose()?
-                    .map(|b| of_direction(b, index, sizes.directions)),
-                peepholes: peepholes(cx, kind, sizes, index)?,
-            };
-            let projected = project(cx, &cell, &x, index)?;
+            let cell = cell(cx, kind, sizes, &activations[index], index)?;
             let range = index * sizes.state()..(index + 1) * sizes.state();
-            let mut state = State {
+            let state = State {
                 hidden: &mut hidden[range.clone()],
                 memory: if kind.has_memory() { &mut memory[range] } else { &mut [] },
             };
-            let mut scratch = cell.scratch(cx)?;
-            let width = sizes.gates * sizes.state();
-            for step in 0..sizes.steps {
-                cx.check_time()?;
-                let step = if reverse { sizes.steps - 1 - step } else { step };
-                let active = |row: usize| step < lengths[row];
-                cell.step(&projected[step * width..][..width], &mut state, &mut scratch, active);
-                let to = &mut y[(step * sizes.directions + index) * sizes.state()..][..sizes.state()];
-                for (row, (to, from)) in
-                    to.chunks_mut(sizes.hidden).zip(state.hidden.chunks(sizes.hidden)).enumerate()
-                {
-                    if active(row) {
-                        to.copy_from_slice(from);
-                    }
-                }
-            }
+            let run = Run { projected: project(cx, &cell, &x, index)?, lengths: &lengths, reverse };
+            run.all_steps(cx, &cell, state, |step, row, hidden| {
+                let at = ((step * sizes.directions + index) * sizes.batch + row) * sizes.hidden;
+                y[at..][..sizes.hidden].copy_from_slice(hidden);
+            })?;
         }
     }
     let state_shape = [sizes.directions, sizes.batch, sizes.hidden];
@@ -187,6 +169,76 @@ fn layer<T: Float>(cx: &Eval<'_>) -> Result<Vec<Value>, OpError> {
         outputs.push(turned(cx, &Array::new(state_shape, memory)?, &[1, 0, 2])?.into());
     }
     Ok(outputs)
+}
+
+/// One direction as it runs.
+struct Run<'a, T> {
+    /// What the inputs give to the gates, step after step.
+    projected: Vec<T>,
+    /// How many steps each row of the batch has.
+    lengths: &'a [usize],
+    reverse: bool,
+}
+
+impl<T: Float> Run<'_, T> {
+    /// Takes the state through all steps; `give` gets each step, row and hidden state. A row without steps ends with
+    /// zeros.
+    fn all_steps(
+        &self,
+        cx: &Eval<'_>,
+        cell: &Cell<'_, T>,
+        mut state: State<'_, T>,
+        mut give: impl FnMut(usize, usize, &[T]),
+    ) -> Result<(), OpError> {
+        let Sizes { steps, hidden, .. } = cell.sizes;
+        let width = cell.sizes.gates * cell.sizes.state();
+        let mut scratch = cell.scratch(cx)?;
+        for step in 0..steps {
+            cx.check_time()?;
+            let step = if self.reverse { steps - 1 - step } else { step };
+            let active = |row: &usize| step < self.lengths[*row];
+            cell.step(&self.projected[step * width..][..width], &mut state, &mut scratch, active);
+            for row in (0..cell.sizes.batch).filter(active) {
+                give(step, row, &state.hidden[row * hidden..][..hidden]);
+            }
+        }
+        for (row, _) in self.lengths.iter().enumerate().filter(|(_, length)| **length == 0) {
+            state.hidden[row * hidden..][..hidden].fill(T::ZERO);
+            if cell.kind.has_memory() {
+                state.memory[row * hidden..][..hidden].fill(T::ZERO);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The parameters of one direction.
+fn cell<'a, T: Float>(
+    cx: &'a Eval<'_>,
+    kind: Kind,
+    sizes: Sizes,
+    activations: &'a [Activation],
+    index: usize,
+) -> Result<Cell<'a, T>, OpError> {
+    let part =
+        |array: &'a Array| Ok::<_, OpError>(of_direction(array.slice::<T>()?, index, sizes.directions));
+    let peepholes = if kind.has_memory() { cx.opt_array(7)? } else { None };
+    if let Some(peepholes) = peepholes {
+        Sizes::expect(peepholes, &[sizes.directions, sizes.hidden.saturating_mul(3)])?;
+    }
+    let clip = cx.call.opt_float("clip")?;
+    if let Some(clip) = clip.filter(|clip| *clip < 0.0) {
+        return invalid(format!("clip = {clip}"));
+    }
+    Ok(Cell {
+        kind,
+        sizes,
+        activations,
+        recurrence: part(cx.array(2)?)?,
+        bias: cx.opt_array(3)?.map(part).transpose()?,
+        peepholes: peepholes.map(part).transpose()?,
+        clip: clip.map(|clip| T::from_f64(clip.into())),
+    })
 }
 
 /// The part of a parameter that belongs to one direction.
@@ -216,21 +268,6 @@ fn initial<T: Float>(cx: &Eval<'_>, index: usize, sizes: Sizes) -> Result<Vec<T>
     Sizes::expect(&given, &shape)?;
     cx.reserve::<T>(given.len())?;
     given.into_vec()
-}
-
-/// The weights with which the gates of one direction see the memory of an LSTM.
-fn peepholes<'a, T: Float>(
-    cx: &'a Eval<'_>,
-    kind: Kind,
-    sizes: Sizes,
-    index: usize,
-) -> Result<Option<&'a [T]>, OpError> {
-    if !kind.has_memory() {
-        return Ok(None);
-    }
-    let Some(p) = cx.opt_array(7)? else { return Ok(None) };
-    Sizes::expect(p, &[sizes.directions, sizes.hidden.saturating_mul(3)])?;
-    Ok(Some(of_direction(p.slice::<T>()?, index, sizes.directions)))
 }
 
 /// What the inputs of all steps, and the biases, give to the gates: one product for the whole sequence.

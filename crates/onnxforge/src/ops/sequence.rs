@@ -32,6 +32,9 @@ pub static OPS: &[OpDef] = &[
     OpDef::new("SplitToSequence", Manipulation, parts::infer_split, parts::split),
 ];
 
+/// About what an array takes in memory apart from its elements.
+pub(super) type Overhead = [u64; 32];
+
 /// What is known of one element of a sequence of whose elements `fact` holds. A symbol without a name may stand for
 /// another number in each of them, and becomes a fresh one.
 pub(super) fn one_of(fact: &Fact, symbols: &mut Symbols) -> Fact {
@@ -138,7 +141,7 @@ fn insert(cx: &mut Eval<'_>) -> Result<Vec<Value>, OpError> {
     let array = cx.take(1)?;
     let mut values = take_sequence(cx)?;
     let place = position.map_or(Ok(values.len()), |position| insert_place(position, values.len()))?;
-    cx.reserve::<Value>(values.len() + 1)?;
+    cx.reserve::<Overhead>(values.len() + 1)?;
     values.insert(place, array.into());
     sequence(values)
 }

@@ -2,13 +2,10 @@
 
 use std::ops::Range;
 
-use rayon::prelude::*;
-
 use super::Heads;
 use crate::ops::array::{Array, Buffer};
 use crate::ops::error::{OpError, invalid};
 use crate::ops::eval::Eval;
-use crate::ops::kernel::map::PARALLEL;
 use crate::ops::kernel::number::Float;
 use crate::ops::kernel::shape::{broadcast, broadcast_strides};
 
@@ -72,29 +69,37 @@ impl<T: Float> Bias<T> {
         start as usize..end.max(start) as usize
     }
 
-    /// Adds the bias to the scores; answers which rows see no key at all.
-    pub fn add(&self, scores: &mut [T]) -> Vec<bool> {
-        if scores.is_empty() {
-            return Vec::new();
-        }
-        let row = |(index, scores): (usize, &mut [T])| {
-            let (head, query) = (index / self.queries, index % self.queries);
-            let (batch, head) = (head / self.heads, head % self.heads);
-            let visible = self.visible(batch, query);
-            let hidden = |scores: &mut [T]| scores.iter_mut().for_each(|x| *x = *x + T::neg_infinity());
-            hidden(&mut scores[..visible.start]);
-            hidden(&mut scores[visible.end..]);
-            let seen = &mut scores[visible.clone()];
-            match &self.mask {
-                None => seen.is_empty(),
-                Some(mask) => mask.add(seen, [batch, head, query], visible.start),
+    /// The batch, the head and the query of a row of scores.
+    fn place(&self, row: usize) -> [usize; 3] {
+        let (head, query) = (row / self.queries, row % self.queries);
+        [head / self.heads, head % self.heads, query]
+    }
+
+    /// Adds the bias to a row of scores.
+    pub fn add(&self, row: usize, scores: &mut [T]) {
+        let place = self.place(row);
+        let visible = self.visible(place[0], place[2]);
+        let hide = |scores: &mut [T]| scores.iter_mut().for_each(|x| *x += T::neg_infinity());
+        hide(&mut scores[..visible.start]);
+        hide(&mut scores[visible.end..]);
+        if let Some(mask) = &self.mask {
+            let mask = mask.row(place);
+            for (key, score) in visible.clone().zip(&mut scores[visible]) {
+                *score += mask.at(key);
             }
-        };
-        if scores.len() >= PARALLEL {
-            let least = (PARALLEL / self.keys).max(1);
-            scores.par_chunks_mut(self.keys).enumerate().with_min_len(least).map(row).collect()
-        } else {
-            scores.chunks_mut(self.keys).enumerate().map(row).collect()
+        }
+    }
+
+    /// Whether no key takes part in a row of scores.
+    pub fn hides_all(&self, row: usize) -> bool {
+        let place = self.place(row);
+        let mut visible = self.visible(place[0], place[2]);
+        match &self.mask {
+            None => visible.is_empty(),
+            Some(mask) => {
+                let mask = mask.row(place);
+                visible.all(|key| mask.at(key) == T::neg_infinity())
+            }
         }
     }
 }
@@ -135,16 +140,21 @@ impl<T: Float> Mask<T> {
         Ok(Self { data, strides, len: *len, repeats })
     }
 
-    /// Adds to the scores of a row from key `first` on; answers whether all of them are hidden.
-    fn add(&self, scores: &mut [T], at: [usize; 3], first: usize) -> bool {
-        let start: usize = at.iter().zip(self.strides).map(|(index, stride)| index * stride).sum();
-        let mut all_hidden = true;
-        for (key, score) in scores.iter_mut().enumerate() {
-            let at = if self.repeats { 0 } else { first + key };
-            let bias = if at < self.len { self.data[start + at] } else { T::neg_infinity() };
-            all_hidden &= bias == T::neg_infinity();
-            *score = *score + bias;
-        }
-        all_hidden
+    fn row(&self, place: [usize; 3]) -> MaskRow<'_, T> {
+        let start: usize = place.iter().zip(self.strides).map(|(index, stride)| index * stride).sum();
+        MaskRow { data: &self.data[start..][..self.len], repeats: self.repeats }
+    }
+}
+
+/// What a mask adds to one row of scores.
+struct MaskRow<'a, T> {
+    data: &'a [T],
+    repeats: bool,
+}
+
+impl<T: Float> MaskRow<'_, T> {
+    fn at(&self, key: usize) -> T {
+        let key = if self.repeats { 0 } else { key };
+        self.data.get(key).copied().unwrap_or(T::neg_infinity())
     }
 }

@@ -1,6 +1,6 @@
 //! FlexAttention: attention whose scores and weights go through bodies of the node.
 
-use super::{Heads, converted, scale};
+use super::{Heads, scale};
 use crate::ir::DType;
 use crate::ir::dim::Dim;
 use crate::ops::array::{Array, each_float};
@@ -9,6 +9,7 @@ use crate::ops::error::{OpError, invalid};
 use crate::ops::eval::{Eval, one};
 use crate::ops::fact::TensorFact;
 use crate::ops::infer::Infer;
+use crate::ops::kernel::convert::to_float;
 use crate::ops::kernel::line::{each_line, softmax};
 use crate::ops::kernel::number::Float;
 use crate::ops::kernel::product::Product;
@@ -64,7 +65,7 @@ fn attend<T: Float + Product>(cx: &Eval<'_>, heads: &Heads) -> Result<Array, OpE
     } else {
         weigh::<T>(cx, heads, scores, dtype)
     }
-    .and_then(|y| converted::<T>(&y))
+    .and_then(|y| to_float::<T>(&y))
 }
 
 /// The values mixed by the softmax of the scores, which have the type `dtype` where bodies see them.
@@ -74,7 +75,7 @@ fn weigh<C: Float + Product>(
     scores: Array,
     dtype: DType,
 ) -> Result<Array, OpError> {
-    let scores = modified::<C>(cx, BODIES[0], converted::<C>(&scores)?, dtype)?;
+    let scores = modified::<C>(cx, BODIES[0], to_float::<C>(&scores)?, dtype)?;
     let rows = scores.len().checked_div(heads.keys).unwrap_or(0);
     let weights = each_line(scores, [rows, heads.keys, 1], cx.memory(), softmax::<C>)?;
     let weights = modified::<C>(cx, BODIES[1], weights, dtype)?;
@@ -85,14 +86,14 @@ fn weigh<C: Float + Product>(
 fn modified<C: Float>(cx: &Eval<'_>, name: &str, array: Array, dtype: DType) -> Result<Array, OpError> {
     let Some(body) = cx.call.opt_graph(name)? else { return Ok(array) };
     let given = match dtype {
-        DType::F16 | DType::BF16 => narrow(&converted::<f32>(&array)?, dtype)?,
-        DType::F32 => converted::<f32>(&array)?,
-        _ => converted::<f64>(&array)?,
+        DType::F16 | DType::BF16 => narrow(&to_float::<f32>(&array)?, dtype)?,
+        DType::F32 => to_float::<f32>(&array)?,
+        _ => to_float::<f64>(&array)?,
     };
     let mut results = cx.body(body, vec![given.into()])?.into_iter();
     match (results.next(), results.next()) {
         (Some(Value::Tensor(result)), None) if result.shape() == array.shape() => {
-            converted::<C>(&widen(&result)?)
+            to_float::<C>(&widen(&result)?)
         }
         _ => invalid(format!("{name} does not give one tensor of the shape that it is given")),
     }

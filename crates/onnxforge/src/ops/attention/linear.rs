@@ -1,15 +1,14 @@
 //! LinearAttention: a state that each token changes and reads.
 
-use rayon::prelude::*;
-
-use super::converted;
 use crate::ir::dim::Dim;
 use crate::ops::array::{Array, each_float};
 use crate::ops::call::Call;
 use crate::ops::error::{OpError, invalid};
 use crate::ops::eval::Eval;
 use crate::ops::infer::Infer;
+use crate::ops::kernel::convert::to_float;
 use crate::ops::kernel::number::Float;
+use crate::ops::kernel::parallel::each_piece;
 use crate::ops::kernel::widen::{narrow, widen};
 use crate::ops::value::Value;
 
@@ -128,7 +127,7 @@ struct Inputs<'a, T> {
 fn attend<T: Float>(cx: &Eval<'_>, rule: &Rule, sizes: Sizes) -> Result<(Array, Array), OpError> {
     let state_shape = [sizes.batch, sizes.kv_heads, sizes.key, sizes.value];
     let shape = [sizes.batch, sizes.tokens, sizes.q_heads.saturating_mul(sizes.value)];
-    let input = |index: usize| converted::<T>(&widen(cx.array(index)?)?);
+    let input = |index: usize| to_float::<T>(&widen(cx.array(index)?)?);
     let mut states = match cx.opt_array(3)? {
         Some(past) if past.shape() == state_shape => {
             cx.reserve::<T>(past.len())?;
@@ -155,16 +154,17 @@ fn attend<T: Float>(cx: &Eval<'_>, rule: &Rule, sizes: Sizes) -> Result<(Array, 
             scale: T::from_f64(scale),
         };
         cx.reserve::<T>(out.len())?;
-        let heads: Vec<Vec<T>> = states
-            .par_chunks_mut(sizes.key * sizes.value)
-            .enumerate()
-            .map(|(head, state)| inputs.head(sizes, head, state))
-            .collect();
+        let mut heads: Vec<Head<'_, T>> =
+            states.chunks_mut(sizes.key * sizes.value).map(|state| Head { state, out: Vec::new() }).collect();
+        let cost = sizes.tokens * sizes.key * sizes.value;
+        each_piece(&mut heads, 1, cost, &|index, heads| {
+            heads.iter_mut().for_each(|head| head.run(&inputs, sizes, index));
+        });
         let group = sizes.q_heads / sizes.kv_heads * sizes.value;
         for (index, out) in out.chunks_mut(group).enumerate() {
             let (row, head) = (index / sizes.kv_heads, index % sizes.kv_heads);
             let (batch, token) = (row / sizes.tokens, row % sizes.tokens);
-            out.copy_from_slice(&heads[batch * sizes.kv_heads + head][token * group..][..group]);
+            out.copy_from_slice(&heads[batch * sizes.kv_heads + head].out[token * group..][..group]);
         }
     }
     Ok((Array::new(shape, out)?, Array::new(state_shape, states)?))
@@ -174,45 +174,52 @@ fn gate<T: Float>(gate: &Option<(Array, usize)>) -> Result<Option<(&[T], usize)>
     gate.as_ref().map(|(array, width)| Ok((array.slice()?, *width))).transpose()
 }
 
-impl<T: Float> Inputs<'_, T> {
-    /// Runs one head of keys, counted over all batches, through its tokens. Answers what its queries read, token after
-    /// token.
-    fn head(&self, sizes: Sizes, head: usize, state: &mut [T]) -> Vec<T> {
-        let (batch, head) = (head / sizes.kv_heads, head % sizes.kv_heads);
+/// A head of keys.
+struct Head<'a, T> {
+    /// Rows of values, one for each element of a key.
+    state: &'a mut [T],
+    /// What its queries read, token after token.
+    out: Vec<T>,
+}
+
+impl<T: Float> Head<'_, T> {
+    /// Runs the head, which is counted over all batches, through its tokens.
+    fn run(&mut self, inputs: &Inputs<'_, T>, sizes: Sizes, index: usize) {
+        let Self { state, out } = self;
+        let (batch, head) = (index / sizes.kv_heads, index % sizes.kv_heads);
         let group = sizes.q_heads / sizes.kv_heads;
-        let mut out = Vec::with_capacity(sizes.tokens * group * sizes.value);
+        out.reserve_exact(sizes.tokens * group * sizes.value);
         let mut written = vec![T::ZERO; sizes.value];
         for token in batch * sizes.tokens..(batch + 1) * sizes.tokens {
             let place = token * sizes.kv_heads + head;
-            let key = &self.key[place * sizes.key..][..sizes.key];
-            if let Some((decay, width)) = self.decay {
+            let key = &inputs.key[place * sizes.key..][..sizes.key];
+            if let Some((decay, width)) = inputs.decay {
                 let decay = &decay[place * width..][..width];
                 for (row, state) in state.chunks_mut(sizes.value).enumerate() {
                     let factor = decay[if width == 1 { 0 } else { row }].exp();
-                    state.iter_mut().for_each(|x| *x = *x * factor);
+                    state.iter_mut().for_each(|x| *x *= factor);
                 }
             }
-            written.copy_from_slice(&self.value[place * sizes.value..][..sizes.value]);
-            if let Some((beta, width)) = self.beta {
+            written.copy_from_slice(&inputs.value[place * sizes.value..][..sizes.value]);
+            if let Some((beta, width)) = inputs.beta {
                 let beta = beta[if width == 0 { token } else { place }];
                 for (state, &key) in state.chunks(sizes.value).zip(key) {
-                    written.iter_mut().zip(state).for_each(|(w, &s)| *w = *w - s * key);
+                    written.iter_mut().zip(state).for_each(|(w, &s)| *w -= s * key);
                 }
-                written.iter_mut().for_each(|w| *w = *w * beta);
+                written.iter_mut().for_each(|w| *w *= beta);
             }
             for (state, &key) in state.chunks_mut(sizes.value).zip(key) {
-                state.iter_mut().zip(&written).for_each(|(s, &w)| *s = *s + key * w);
+                state.iter_mut().zip(&written).for_each(|(s, &w)| *s += key * w);
             }
             for query in 0..group {
                 let at = (token * sizes.q_heads + head * group + query) * sizes.key;
                 let start = out.len();
                 out.resize(start + sizes.value, T::ZERO);
-                for (state, &q) in state.chunks(sizes.value).zip(&self.query[at..]) {
-                    out[start..].iter_mut().zip(state).for_each(|(o, &s)| *o = *o + q * s);
+                for (state, &q) in state.chunks(sizes.value).zip(&inputs.query[at..]) {
+                    out[start..].iter_mut().zip(state).for_each(|(o, &s)| *o += q * s);
                 }
-                out[start..].iter_mut().for_each(|o| *o = *o * self.scale);
+                out[start..].iter_mut().for_each(|o| *o *= inputs.scale);
             }
         }
-        out
     }
 }

@@ -1,13 +1,11 @@
 //! RotaryEmbedding: pairs of elements turned by angles that depend on the place in the sequence.
 
-use rayon::prelude::*;
-
 use crate::ops::array::{Array, each_float};
 use crate::ops::error::{OpError, invalid};
 use crate::ops::eval::{Eval, one};
 use crate::ops::infer::{Infer, same_as_input};
-use crate::ops::kernel::map::PARALLEL;
 use crate::ops::kernel::number::Float;
+use crate::ops::kernel::parallel::each_piece;
 use crate::ops::value::Value;
 
 pub fn infer(cx: &mut Infer<'_>) -> Result<(), OpError> {
@@ -79,16 +77,10 @@ pub fn eval(cx: &mut Eval<'_>) -> Result<Vec<Value>, OpError> {
         let (cos, sin) = (cos.slice::<T>()?, sin.slice::<T>()?);
         cx.reserve::<T>(x.len())?;
         let mut data = x.into_vec::<T>()?;
-        let row = |(row, data): (usize, &mut [T])| {
+        each_piece(&mut data, layout.head_size, layout.head_size, &|row, data| {
             let at = angles[layout.place(row)] * (turned / 2);
             turn(&mut data[..turned], &cos[at..], &sin[at..], interleaved);
-        };
-        if data.len() >= PARALLEL {
-            let least = (PARALLEL / layout.head_size).max(1);
-            data.par_chunks_mut(layout.head_size).enumerate().with_min_len(least).for_each(row);
-        } else {
-            data.chunks_mut(layout.head_size).enumerate().for_each(row);
-        }
+        });
         one(Array::new(shape, data)?)
     })
 }

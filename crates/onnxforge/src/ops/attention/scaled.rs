@@ -1,7 +1,5 @@
 //! Attention as ONNX has it since opset 23.
 
-use rayon::prelude::*;
-
 use super::bias::Bias;
 use super::{Heads, scale};
 use crate::ir::DType;
@@ -12,8 +10,8 @@ use crate::ops::error::{OpError, invalid};
 use crate::ops::eval::Eval;
 use crate::ops::infer::Infer;
 use crate::ops::kernel::line::softmax;
-use crate::ops::kernel::map::PARALLEL;
 use crate::ops::kernel::number::Float;
+use crate::ops::kernel::parallel::each_piece;
 use crate::ops::kernel::product::Product;
 use crate::ops::kernel::strided::transpose;
 use crate::ops::value::Value;
@@ -153,20 +151,17 @@ fn attend<T: Float + Product>(
     keep(0, &scores)?;
     let cap = T::from_f64(cx.call.float("softcap")?.into());
     if cap != T::ZERO {
-        scores.iter_mut().for_each(|x| *x = num_traits::Float::tanh(*x / cap) * cap);
+        each_piece(&mut scores, heads.keys, heads.keys, &|_, scores| {
+            scores.iter_mut().for_each(|x| *x = num_traits::Float::tanh(*x / cap) * cap);
+        });
     }
     keep(1, &scores)?;
-    let blind = Bias::of(cx, heads, past)?.add(&mut scores);
+    let bias = Bias::of(cx, heads, past)?;
+    each_piece(&mut scores, heads.keys, heads.keys, &|row, scores| bias.add(row, scores));
     keep(2, &scores)?;
-    let row = |(scores, blind): (&mut [T], &bool)| {
-        if *blind { scores.fill(T::ZERO) } else { softmax(scores) }
-    };
-    if scores.len() >= PARALLEL {
-        let least = (PARALLEL / heads.keys).max(1);
-        scores.par_chunks_mut(heads.keys).zip(&blind).with_min_len(least).for_each(row);
-    } else if !scores.is_empty() {
-        scores.chunks_mut(heads.keys).zip(&blind).for_each(row);
-    }
+    each_piece(&mut scores, heads.keys, heads.keys, &|row, scores| {
+        if bias.hides_all(row) { scores.fill(T::ZERO) } else { softmax(scores) }
+    });
     keep(3, &scores)?;
     if mode.is_some() && kept.is_none() {
         return invalid(format!("qk_matmul_output_mode = {}", mode.unwrap_or_default()));

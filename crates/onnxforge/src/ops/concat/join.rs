@@ -1,14 +1,12 @@
 //! Concat.
 
-use rayon::prelude::*;
-
 use crate::ir::dim::Dim;
 use crate::ops::array::{Array, Elem, each_elem};
 use crate::ops::call::{self, Call};
 use crate::ops::error::{OpError, invalid};
 use crate::ops::eval::{Eval, one};
 use crate::ops::infer::Infer;
-use crate::ops::kernel::map::PARALLEL;
+use crate::ops::kernel::parallel::each_piece;
 use crate::ops::kernel::shape::around;
 use crate::ops::layout::numbered::follow;
 use crate::ops::value::Value;
@@ -72,19 +70,14 @@ pub fn stack_arrays(cx: &Eval<'_>, arrays: &[Array], axis: usize) -> Result<Arra
 /// Writes `rows` rows, each made of one row of every part.
 fn weave<T: Elem>(out: &mut [T], parts: &[&[T]], rows: usize) {
     let width = out.len() / rows;
-    let write = |(row, mut out): (usize, &mut [T])| {
+    each_piece(out, width, width, &|row, mut out| {
         for part in parts {
             let width = part.len() / rows;
             let (now, later) = out.split_at_mut(width);
             now.clone_from_slice(&part[row * width..(row + 1) * width]);
             out = later;
         }
-    };
-    if out.len() >= 2 * PARALLEL && rows > 1 {
-        out.par_chunks_mut(width).with_min_len((PARALLEL / width).max(1)).enumerate().for_each(write);
-    } else {
-        out.chunks_mut(width).enumerate().for_each(write);
-    }
+    });
 }
 
 pub fn infer_concat(cx: &mut Infer<'_>) -> Result<(), OpError> {

@@ -213,3 +213,64 @@ impl Turns {
 fn same_elements(a: &TensorFact, b: &TensorFact) -> bool {
     matches!((a.dims(), b.dims()), (Some(a), Some(b)) if a == b)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ir::DType;
+    use crate::ops::array::Array;
+
+    fn shaped(shape: &[Dim]) -> Fact {
+        TensorFact::new(DType::F32, shape.to_vec()).into()
+    }
+
+    #[test]
+    fn what_a_turn_changes_is_given_up() {
+        let mut symbols = Symbols::default();
+        let outer = Dim::from(symbols.named("n"));
+        let turns = Turns { inside: symbols.fresh().id() };
+        let grown = |dim: &Dim| dim.add(&Dim::ONE).unwrap();
+        let initial = shaped(&[outer.clone(), Dim::ONE]);
+        assert!(turns.weakened(&initial, &initial, &mut symbols).is_none());
+
+        // The second dimension grows; once it is a symbol of the turn, it may.
+        let next = shaped(&[outer.clone(), grown(&Dim::ONE)]);
+        let weaker = turns.weakened(&initial, &next, &mut symbols).unwrap();
+        let shape = weaker.tensor().unwrap().shape.clone().unwrap();
+        assert_eq!(shape[0], outer);
+        assert!(turns.is_inside(&shape[1]));
+        let next = shaped(&[outer.clone(), grown(&shape[1])]);
+        assert!(turns.weakened(&weaker, &next, &mut symbols).is_none());
+
+        // Outside, the symbol of the turn has no meaning.
+        let outside = turns.outward(&weaker, &mut symbols);
+        let seen = outside.tensor().unwrap().shape.clone().unwrap();
+        assert_eq!(seen[0], outer);
+        assert_ne!(seen[1], shape[1]);
+    }
+
+    #[test]
+    fn elements_are_kept_only_while_they_stay_the_same() {
+        let mut symbols = Symbols::default();
+        let turns = Turns { inside: symbols.fresh().id() };
+        let constant = |value: i64| Fact::from(TensorFact::constant(Array::scalar(value)));
+        assert!(turns.weakened(&constant(1), &constant(1), &mut symbols).is_none());
+        let weaker = turns.weakened(&constant(1), &constant(2), &mut symbols).unwrap();
+        let tensor = weaker.tensor().unwrap();
+        assert_eq!((tensor.dtype, tensor.value.is_none()), (Some(DType::I64), true));
+        assert_eq!(tensor.shape.as_deref(), Some(&[][..]));
+    }
+
+    #[test]
+    fn a_sequence_that_starts_empty_takes_the_elements_of_the_first_turn() {
+        let mut symbols = Symbols::default();
+        let turns = Turns { inside: symbols.fresh().id() };
+        let element = TensorFact { dtype: Some(DType::F32), ..TensorFact::default() };
+        let empty = Fact::Sequence { element: Box::new(element.into()), items: Some(Arc::default()) };
+        let next = Fact::sequence(vec![shaped(&[Dim::from(2)])], &mut symbols);
+        let weaker = turns.weakened(&empty, &next, &mut symbols).unwrap();
+        let Fact::Sequence { element, items: None } = &weaker else { panic!("{weaker:?}") };
+        assert_eq!(element.tensor().unwrap().static_shape(), Some(vec![2]));
+        assert!(turns.weakened(&weaker, &weaker, &mut symbols).is_none());
+    }
+}

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::Kept;
 use super::carried::Turns;
 use crate::ops::error::{OpError, invalid};
 use crate::ops::eval::Eval;
@@ -20,6 +21,7 @@ pub fn run_map(cx: &mut Eval<'_>) -> Result<Vec<Value>, OpError> {
         return invalid("the first input must be a sequence");
     };
     let mut results = vec![Vec::with_capacity(first.len()); cx.call.output_count()];
+    let mut kept = Kept::default();
     for turn in 0..first.len() {
         cx.check_time()?;
         let element = |input: &Value| match input {
@@ -32,6 +34,7 @@ pub fn run_map(cx: &mut Eval<'_>) -> Result<Vec<Value>, OpError> {
         let elements = inputs.iter().map(element).collect::<Result<Vec<_>, _>>()?;
         let outputs = cx.body(body, elements)?;
         for (result, output) in results.iter_mut().zip(outputs) {
+            kept.keep(cx, &output)?;
             result.push(output);
         }
     }

@@ -8,6 +8,7 @@ use crate::ops::error::{OpError, invalid, unsupported};
 use crate::ops::eval::Eval;
 use crate::ops::fact::Fact;
 use crate::ops::infer::Infer;
+use crate::ops::sequence::Overhead;
 use crate::ops::value::Value;
 
 /// Input 0 is the lengths of the sequences.
@@ -26,7 +27,10 @@ pub fn run_scan(cx: &mut Eval<'_>) -> Result<Vec<Value>, OpError> {
         Some(lengths) => {
             lengths.iter().filter_map(|&n| usize::try_from(n).ok()).filter(|n| *n <= most).collect()
         }
-        None => vec![most; batches],
+        None => {
+            cx.reserve::<usize>(batches)?;
+            vec![most; batches]
+        }
     };
     if !fits || lengths.len() != batches {
         return invalid(format!("{arrays:?} are scanned in {batches} sequences"));
@@ -69,6 +73,7 @@ fn scan_one(
         let zeros = each_elem!(last, T => {
             Array::with_dtype(last.dtype(), last.shape(), cx.zeros::<T>(last.shape())?)?
         });
+        cx.reserve::<Overhead>(most)?;
         column.resize(most, zeros);
     }
     carried.extend(rows.stack(cx, |_, _| Ok((0, false)))?);

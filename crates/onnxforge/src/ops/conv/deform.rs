@@ -86,7 +86,7 @@ impl<T: Float> Deformed<'_, T> {
                     let mut product = vec![T::ZERO; layer.maps * width];
                     gemm(&mut product, weights, columns, T::ONE, false, true);
                     for (map, sums) in out.chunks_exact_mut(positions).zip(product.chunks_exact(width)) {
-                        map[range.clone()].iter_mut().zip(sums).for_each(|(out, &sum)| *out = *out + sum);
+                        map[range.clone()].iter_mut().zip(sums).for_each(|(out, &sum)| *out += sum);
                     }
                 }
             }
@@ -146,7 +146,7 @@ fn interpolate<T: Float>(axes: &[Axis], place: &[f64; MAX_AXES], plane: &[T]) ->
             weight *= part;
             at = at * axis.input + near as usize;
         }
-        sum = sum + T::from_f64(weight) * plane[at];
+        sum += T::from_f64(weight) * plane[at];
     }
     sum
 }

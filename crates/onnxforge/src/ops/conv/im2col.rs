@@ -22,7 +22,7 @@ pub const MAX_TILE_BYTES: usize = 64 << 20;
 /// Columns below which a product is not worth splitting.
 const MIN_TILE: usize = 128;
 
-/// A convolution by one matrix product per image, group and tile of positions.
+/// A convolution by one matrix product per image, group and tile of positions. `out` is zero.
 pub fn multiply<T: Float>(
     layer: &Layer,
     cx: &Eval<'_>,
@@ -31,60 +31,73 @@ pub fn multiply<T: Float>(
     bias: Option<&[T]>,
     out: &mut [T],
 ) -> Result<(), OpError> {
-    let geometry = &layer.geometry;
-    let positions = geometry.output_len();
-    let (depth, maps) = (layer.depth(), layer.maps);
-    let tile = if geometry.is_pointwise() { positions } else { tile_len::<T>(depth, positions) };
-    let products = layer.batch * layer.groups;
+    let positions = layer.geometry.output_len();
+    let pointwise = layer.geometry.is_pointwise();
+    let tile = if pointwise { positions } else { tile_len::<T>(layer.depth(), positions) };
     // Products side by side where there are several, all cores on one product where there is only one.
-    let side_by_side = products * positions.div_ceil(tile) > 1;
+    let side_by_side = layer.batch * layer.groups * positions.div_ceil(tile) > 1;
     let buffers = if side_by_side { rayon::current_num_threads() } else { 1 };
-    if !geometry.is_pointwise() {
-        cx.reserve::<T>((depth + maps).saturating_mul(tile).saturating_mul(buffers))?;
+    if !pointwise {
+        cx.reserve::<T>((layer.depth() + layer.maps).saturating_mul(tile).saturating_mul(buffers))?;
     }
-    let weights = |index: usize| {
-        let data = &w[index % layer.groups * maps * depth..][..maps * depth];
-        Matrix::new(data, maps, depth)
-    };
-    let image_len = layer.channels * geometry.input_len();
-    let image = |index: usize| &x[index * image_len..][..image_len];
-    if tile == positions {
-        fill_bias(out, bias, positions);
-        let product = |(index, out): (usize, &mut [T])| {
-            let (image, parallel) = (image(index), !side_by_side);
-            if geometry.is_pointwise() {
-                let columns = Matrix::new(image, depth, positions);
-                gemm(out, weights(index), columns, T::ONE, bias.is_some(), parallel);
-            } else {
-                let columns = unfold(geometry, image, 0..positions, parallel);
-                let columns = Matrix::new(&columns, depth, positions);
-                gemm(out, weights(index), columns, T::ONE, bias.is_some(), parallel);
-            }
-        };
-        if side_by_side {
-            out.par_chunks_exact_mut(maps * positions).enumerate().for_each(product);
-        } else {
-            product((0, out));
-        }
+    let operands = Operands { layer, x, w, bias };
+    fill_bias(out, bias, positions);
+    if tile < positions {
+        tiles(out, layer.maps, positions, tile).into_par_iter().for_each(|tile| operands.multiply_tile(tile));
+    } else if side_by_side {
+        let blocks = out.par_chunks_exact_mut(layer.maps * positions).enumerate();
+        blocks.for_each(|(index, out)| operands.multiply_all(index, out, false));
     } else {
-        tiles(out, maps, positions, tile).into_par_iter().for_each(|Tile { index, range, rows }| {
-            let width = range.len();
-            let columns = unfold(geometry, image(index), range, false);
-            let mut product = vec![T::ZERO; maps * width];
-            gemm(&mut product, weights(index), Matrix::new(&columns, depth, width), T::ONE, false, false);
-            let first = index % layer.groups * maps;
-            for (map, (row, sums)) in rows.into_iter().zip(product.chunks_exact(width)).enumerate() {
-                match bias {
-                    Some(bias) => {
-                        let bias = bias[first + map];
-                        row.iter_mut().zip(sums).for_each(|(out, &sum)| *out = sum + bias);
-                    }
-                    None => row.copy_from_slice(sums),
-                }
-            }
-        });
+        operands.multiply_all(0, out, true);
     }
     Ok(())
+}
+
+/// What is multiplied. An index counts groups of all images.
+struct Operands<'a, T> {
+    layer: &'a Layer,
+    x: &'a [T],
+    w: &'a [T],
+    bias: Option<&'a [T]>,
+}
+
+impl<T: Float> Operands<'_, T> {
+    fn weights(&self, index: usize) -> Matrix<'_, T> {
+        let (maps, depth) = (self.layer.maps, self.layer.depth());
+        Matrix::new(&self.w[index % self.layer.groups * maps * depth..], maps, depth)
+    }
+
+    fn image(&self, index: usize) -> &[T] {
+        let len = self.layer.channels * self.layer.geometry.input_len();
+        &self.x[index * len..][..len]
+    }
+
+    /// Multiplies into all positions at once; `out` holds the bias.
+    fn multiply_all(&self, index: usize, out: &mut [T], parallel: bool) {
+        let geometry = &self.layer.geometry;
+        let (image, positions) = (self.image(index), geometry.output_len());
+        let unfolded;
+        let columns = if geometry.is_pointwise() {
+            image
+        } else {
+            unfolded = unfold(geometry, image, 0..positions, parallel);
+            &unfolded
+        };
+        let columns = Matrix::new(columns, self.layer.depth(), positions);
+        gemm(out, self.weights(index), columns, T::ONE, self.bias.is_some(), parallel);
+    }
+
+    /// Multiplies into a tile, which holds the bias.
+    fn multiply_tile(&self, Tile { index, range, rows }: Tile<'_, T>) {
+        let width = range.len();
+        let columns = unfold(&self.layer.geometry, self.image(index), range, false);
+        let columns = Matrix::new(&columns, self.layer.depth(), width);
+        let mut product = vec![T::ZERO; self.layer.maps * width];
+        gemm(&mut product, self.weights(index), columns, T::ONE, false, false);
+        for (row, sums) in rows.into_iter().zip(product.chunks_exact(width)) {
+            row.iter_mut().zip(sums).for_each(|(out, &sum)| *out += sum);
+        }
+    }
 }
 
 /// How many positions go into one product. Depends on sizes alone, so that results do not depend on the machine.

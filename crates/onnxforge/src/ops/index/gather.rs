@@ -1,7 +1,5 @@
 //! Elements read by index: Gather, GatherElements, GatherND.
 
-use rayon::prelude::*;
-
 use super::place;
 use crate::ir::dim::Dim;
 use crate::ops::array::{Array, Elem, each_elem};
@@ -10,6 +8,7 @@ use crate::ops::error::{OpError, invalid};
 use crate::ops::eval::{Eval, one};
 use crate::ops::infer::Infer;
 use crate::ops::kernel::map::PARALLEL;
+use crate::ops::kernel::parallel::each_piece;
 use crate::ops::kernel::shape::{around, for_each_offset, strides};
 use crate::ops::layout::numbered::follow;
 use crate::ops::value::Value;
@@ -43,23 +42,18 @@ fn copy_runs(
     len: usize,
     start: impl Fn(usize) -> usize + Sync,
 ) -> Result<Vec<Value>, OpError> {
-    fn write<T: Elem>(out: &mut [T], from: &[T], len: usize, start: impl Fn(usize) -> usize + Sync) {
-        let write = |(run, out): (usize, &mut [T])| {
+    fn write<T: Elem>(out: &mut [T], from: &[T], len: usize, start: &(dyn Fn(usize) -> usize + Sync)) {
+        if len == 1 && out.len() < 2 * PARALLEL {
+            return out.iter_mut().enumerate().for_each(|(run, slot)| slot.clone_from(&from[start(run)]));
+        }
+        each_piece(out, len, len, &|run, out| {
             let start = start(run);
             out.clone_from_slice(&from[start..start + len]);
-        };
-        if len == 1 && out.len() < 2 * PARALLEL {
-            out.iter_mut().enumerate().for_each(|(run, slot)| slot.clone_from(&from[start(run)]));
-        } else if out.len() < 2 * PARALLEL {
-            out.chunks_exact_mut(len).enumerate().for_each(write);
-        } else {
-            let least = (PARALLEL / len).max(1);
-            out.par_chunks_exact_mut(len).with_min_len(least).enumerate().for_each(write);
-        }
+        });
     }
     each_elem!(data, T => {
         let mut out = cx.zeros::<T>(&shape)?;
-        write(&mut out, data.slice::<T>()?, len, start);
+        write(&mut out, data.slice::<T>()?, len, &start);
         one(Array::with_dtype(data.dtype(), shape, out)?)
     })
 }
@@ -94,6 +88,10 @@ pub(super) fn element_places(
     if indices.rank() != shape.len() || !indices.shape().iter().zip(shape).enumerate().all(fits) {
         return invalid(format!("indices of shape {:?} into the shape {shape:?}", indices.shape()));
     }
+    if indices.is_empty() {
+        return Ok(Vec::new());
+    }
+    check_not_empty(shape)?;
     cx.reserve::<usize>(indices.len())?;
     let (mut own, dim) = (strides(shape), shape[axis]);
     let along = std::mem::replace(&mut own[axis], 0);
@@ -101,6 +99,10 @@ pub(super) fn element_places(
     for_each_offset(indices.shape(), [&own], |[base]| bases.push(base));
     let place = |(index, base): (i64, usize)| Ok(base + place(index, dim)? * along);
     indices.to_i64s()?.into_iter().zip(bases).map(place).collect()
+}
+
+fn check_not_empty(shape: &[usize]) -> Result<(), OpError> {
+    if shape.contains(&0) { invalid(format!("an index into the shape {shape:?}")) } else { Ok(()) }
 }
 
 pub fn infer_gather_elements(cx: &mut Infer<'_>) -> Result<(), OpError> {
@@ -159,9 +161,10 @@ pub(super) fn tuple_places(
     let (tuples, _) = tuples(indices.shape());
     let count = cx.count(tuples)?;
     cx.reserve::<usize>(count)?;
-    if width == 0 {
+    if width == 0 || count == 0 {
         return Ok(vec![0; count]);
     }
+    check_not_empty(shape)?;
     let own = strides(shape);
     let of_tuple = |tuple: &[i64]| {
         let axes = tuple.iter().zip(shape).zip(&own);

@@ -1,7 +1,7 @@
 //! OneHot.
 
 use crate::ir::dim::Dim;
-use crate::ops::array::{Array, each_elem};
+use crate::ops::array::{Array, Elem, each_elem};
 use crate::ops::call::{self, Call};
 use crate::ops::error::{OpError, invalid};
 use crate::ops::eval::{Eval, one};
@@ -24,23 +24,34 @@ pub fn one_hot(cx: &mut Eval<'_>) -> Result<Vec<Value>, OpError> {
         let index = if index < 0 && wraps { index.checked_add(depth as i64)? } else { index };
         usize::try_from(index).ok().filter(|&index| index < depth)
     };
-    let places = whole_numbers(indices)?.into_iter().map(place);
-    each_elem!(values, T => {
-        let [off, on] = values.slice::<T>()? else {
-            return invalid(format!("two values are needed, not the shape {:?}", values.shape()));
-        };
-        let count = cx.count(&shape)?;
-        cx.reserve::<T>(count)?;
-        let mut out = vec![off.clone(); count];
-        if count > 0 {
-            let (_, _, inner) = around(&shape, axis);
-            for (index, place) in places.enumerate().filter_map(|(index, place)| Some((index, place?))) {
+    let places: Vec<Option<usize>> = whole_numbers(indices)?.into_iter().map(place).collect();
+    each_elem!(values, T => one(light::<T>(cx, values, shape, axis, &places)?))
+}
+
+/// An array of the first of two values, but for the places along `axis` that hold the second.
+fn light<T: Elem>(
+    cx: &Eval<'_>,
+    values: &Array,
+    shape: Vec<usize>,
+    axis: usize,
+    places: &[Option<usize>],
+) -> Result<Array, OpError> {
+    let [off, on] = values.slice::<T>()? else {
+        return invalid(format!("two values are needed, not the shape {:?}", values.shape()));
+    };
+    let count = cx.count(&shape)?;
+    cx.reserve::<T>(count)?;
+    let mut out = vec![off.clone(); count];
+    if count > 0 {
+        let (_, depth, inner) = around(&shape, axis);
+        for (index, place) in places.iter().enumerate() {
+            if let Some(place) = place {
                 let (row, column) = (index / inner, index % inner);
-                out[(row * depth + place) * inner + column] = on.clone();
+                out[(row * depth + place) * inner + column].clone_from(on);
             }
         }
-        one(Array::with_dtype(values.dtype(), shape, out)?)
-    })
+    }
+    Array::with_dtype(values.dtype(), shape, out)
 }
 
 /// The numbers of an array as integers; fractions are cut off.

@@ -134,23 +134,33 @@ fn write_runs(
     len: usize,
     reduction: Reduction,
 ) -> Result<Vec<Value>, OpError> {
-    let (dtype, shape) = (data.dtype(), data.shape().to_vec());
-    if updates.dtype() != dtype {
-        return invalid(format!("updates of type {} for {dtype}", updates.dtype()));
-    }
-    each_elem!(&data, T => {
+    fn write<T: Reduce>(
+        data: Array,
+        updates: &[T],
+        starts: &[usize],
+        len: usize,
+        reduction: Reduction,
+    ) -> Result<Array, OpError> {
+        let (dtype, shape) = (data.dtype(), data.shape().to_vec());
         let Some(function) = T::function(reduction) else {
             return unsupported(format!("a reduction of {dtype}"));
         };
-        cx.reserve::<T>(data.len())?;
         let mut elements = data.into_vec::<T>()?;
-        if len > 0 {
-            for (&start, run) in starts.iter().zip(updates.slice::<T>()?.chunks_exact(len)) {
-                let old = &mut elements[start..start + len];
-                old.iter_mut().zip(run).for_each(|(old, new)| *old = function(old, new));
+        for (&start, run) in starts.iter().zip(updates.chunks_exact(len.max(1))) {
+            let old = &mut elements[start..start + len];
+            match reduction {
+                Reduction::Replace => old.clone_from_slice(run),
+                _ => old.iter_mut().zip(run).for_each(|(old, new)| *old = function(old, new)),
             }
         }
-        one(Array::with_dtype(dtype, shape, elements)?)
+        Array::with_dtype(dtype, shape, elements)
+    }
+    if updates.dtype() != data.dtype() {
+        return invalid(format!("updates of type {} for {}", updates.dtype(), data.dtype()));
+    }
+    each_elem!(&data, T => {
+        cx.reserve::<T>(data.len())?;
+        one(write::<T>(data, updates.slice()?, starts, len, reduction)?)
     })
 }
 
@@ -175,14 +185,10 @@ pub fn tensor_scatter(cx: &mut Eval<'_>) -> Result<Vec<Value>, OpError> {
     let mut fitting = cache.shape().to_vec();
     fitting[axis] = steps;
     let batches = cache.shape()[0];
-    let writes = writes.unwrap_or_else(|| vec![0; batches]);
-    if updates.shape() != fitting || steps > places || writes.len() != batches {
-        return invalid(format!(
-            "updates of shape {:?} at {} places of the shape {:?}",
-            updates.shape(),
-            writes.len(),
-            cache.shape()
-        ));
+    let given = writes.as_ref().map_or(batches, Vec::len);
+    if updates.shape() != fitting || steps > places || given != batches {
+        let (updates, cache) = (updates.shape(), cache.shape());
+        return invalid(format!("updates of shape {updates:?} at {given} places of the shape {cache:?}"));
     }
     if updates.is_empty() {
         return one(cache);
@@ -190,10 +196,14 @@ pub fn tensor_scatter(cx: &mut Eval<'_>) -> Result<Vec<Value>, OpError> {
     cx.reserve::<usize>(outer * steps)?;
     let mut starts = Vec::with_capacity(outer * steps);
     for row in 0..outer {
-        let first = writes[row / (outer / batches)];
+        let first = writes.as_ref().map_or(0, |writes| writes[row / (outer / batches)]);
         for step in 0..steps {
-            let index = first.saturating_add(step as i64);
-            let index = if circular { index.rem_euclid(places as i64) } else { index };
+            let step = step as i64;
+            let index = if circular {
+                (first.rem_euclid(places as i64) + step) % places as i64
+            } else {
+                first.saturating_add(step)
+            };
             // Unlike other indices, a negative one does not count from the end.
             let index = if index < 0 { i64::MAX } else { index };
             starts.push((row * places + place(index, places)?) * run);

@@ -12,7 +12,7 @@ use crate::ir::dtype::Kind;
 use crate::ops::array::{Array, Buffer, Code, Elem, Typed, code_to_int, each_number};
 use crate::ops::error::OpError;
 use crate::ops::eval::Memory;
-use crate::ops::kernel::number::Number;
+use crate::ops::kernel::number::{Float, Number};
 
 /// How numbers become floats of at most 8 bits.
 #[derive(Clone, Copy, Debug)]
@@ -41,6 +41,15 @@ pub fn convert(array: &Array, to: DType, rounding: Rounding, memory: &Memory) ->
         (DType::F32, DType::F16 | DType::BF16) => narrow(array, to),
         _ => from_number(&number(array, to)?, to, rounding),
     }
+}
+
+/// The array with its elements rounded to `T`; itself when it holds `T` already.
+pub fn to_float<T: Float>(array: &Array) -> Result<Array, OpError> {
+    if array.dtype() == T::DTYPE {
+        return Ok(array.clone());
+    }
+    let elements = array.to_f64s()?.into_iter().map(T::from_f64);
+    Array::new(array.shape(), elements.collect::<Vec<T>>())
 }
 
 /// The same elements in a type of numbers that Rust has: truth values, codes and strings become numbers. `to` is where

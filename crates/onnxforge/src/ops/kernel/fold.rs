@@ -5,9 +5,8 @@
 
 use std::marker::PhantomData;
 
-use rayon::prelude::*;
-
 use super::map::PARALLEL;
+use super::parallel::each_piece;
 use super::strided::transpose;
 use crate::ir::tensor::element_count;
 use crate::ops::array::{Array, Elem};
@@ -46,6 +45,19 @@ where
 
     /// Folds every element.
     pub fn slice(&self, data: &[T]) -> A {
+        if data.len() < 4 * PARALLEL {
+            return self.run(data);
+        }
+        let mut parts = vec![self.start; data.len().div_ceil(PARALLEL)];
+        each_piece(&mut parts, 1, PARALLEL, &|index, part| {
+            let run = &data[index * PARALLEL..];
+            part.fill(self.run(&run[..run.len().min(PARALLEL)]));
+        });
+        self.pairwise(&mut parts)
+    }
+
+    /// Folds every element on one core.
+    fn run(&self, data: &[T]) -> A {
         if data.len() <= LANES {
             return data.iter().fold(self.start, |acc, &x| (self.step)(acc, x));
         }
@@ -53,12 +65,20 @@ where
             return self.block(data);
         }
         let (left, right) = data.split_at((data.len() / 2).next_multiple_of(BLOCK));
-        let (left, right) = if data.len() >= 4 * PARALLEL {
-            rayon::join(|| self.slice(left), || self.slice(right))
-        } else {
-            (self.slice(left), self.slice(right))
-        };
-        (self.merge)(left, right)
+        (self.merge)(self.run(left), self.run(right))
+    }
+
+    /// Joins the parts, each with the one half of them further on.
+    fn pairwise(&self, parts: &mut [A]) -> A {
+        let mut width = parts.len();
+        while width > 1 {
+            let half = width.div_ceil(2);
+            for index in half..width {
+                parts[index - half] = (self.merge)(parts[index - half], parts[index]);
+            }
+            width = half;
+        }
+        parts.first().copied().unwrap_or(self.start)
     }
 
     fn block(&self, data: &[T]) -> A {
@@ -73,14 +93,7 @@ where
         for (lane, &x) in lanes.iter_mut().zip(rest) {
             *lane = (self.step)(*lane, x);
         }
-        let mut width = LANES;
-        while width > 1 {
-            width /= 2;
-            for lane in 0..width {
-                lanes[lane] = (self.merge)(lanes[lane], lanes[lane + width]);
-            }
-        }
-        lanes[0]
+        self.pairwise(&mut lanes)
     }
 
     /// Folds each of the first `width` columns of rows that are `stride` apart.
@@ -116,36 +129,20 @@ where
             out.fill(finish(self.start));
             return out;
         }
-        let parallel = data.len() >= PARALLEL;
         if inner == 1 {
-            let row = |(out, row): (&mut U, &[T])| *out = finish(self.slice(row));
-            if parallel {
-                let rows = data.par_chunks(n);
-                out.par_iter_mut().zip(rows).with_min_len((PARALLEL / n).max(1)).for_each(row);
-            } else {
-                out.iter_mut().zip(data.chunks(n)).for_each(row);
-            }
+            each_piece(&mut out, 1, n, &|row, out| out.fill(finish(self.slice(&data[row * n..][..n]))));
             return out;
         }
-        let tiles = inner.div_ceil(TILE);
-        let tile = |index: usize, out: &mut [U]| {
-            let at = index / tiles * n * inner + index % tiles * TILE;
-            let rest = (index / tiles + 1) * n * inner;
-            let folded = self.columns(&data[at..rest], inner, n, out.len());
-            for (out, acc) in out.iter_mut().zip(folded) {
-                *out = finish(acc);
-            }
-        };
         // Tiles end where a row of results ends.
-        let pieces = out.chunks_mut(inner).flat_map(|row| row.chunks_mut(TILE));
-        if parallel {
-            let pieces: Vec<&mut [U]> = pieces.collect();
-            let least = (PARALLEL / (n * TILE)).max(1);
-            let pieces = pieces.into_par_iter().with_min_len(least).enumerate();
-            pieces.for_each(|(index, out)| tile(index, out));
-        } else {
-            pieces.enumerate().for_each(|(index, out)| tile(index, out));
-        }
+        let tiles = inner.div_ceil(TILE);
+        let mut pieces: Vec<&mut [U]> = out.chunks_mut(inner).flat_map(|row| row.chunks_mut(TILE)).collect();
+        each_piece(&mut pieces, 1, n * inner.min(TILE), &|index, pieces| {
+            let rows = &data[index / tiles * n * inner..][..n * inner];
+            for out in pieces {
+                let folded = self.columns(&rows[index % tiles * TILE..], inner, n, out.len());
+                out.iter_mut().zip(folded).for_each(|(out, acc)| *out = finish(acc));
+            }
+        });
         out
     }
 

@@ -61,7 +61,8 @@ pub fn gemm<T: Float>(
         return;
     }
     let work = m.saturating_mul(n).saturating_mul(k);
-    let par = if parallel && work >= PARALLEL { Par::rayon(0) } else { Par::Seq };
+    // Products with a vector would be split along the sum, and depend on the number of cores.
+    let par = if parallel && work >= PARALLEL && m > 1 && n > 1 { Par::rayon(0) } else { Par::Seq };
     let accumulate = if add { Accum::Add } else { Accum::Replace };
     matmul(MatMut::from_row_major_slice_mut(out, m, n), accumulate, a.view(), b.view(), alpha, par);
 }

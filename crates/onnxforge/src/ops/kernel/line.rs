@@ -1,10 +1,8 @@
 //! Lines along one axis, each changed by itself.
 
-use rayon::prelude::*;
-
 use super::fold::Fold;
-use super::map::PARALLEL;
 use super::number::{Float, Number};
+use super::parallel::each_piece;
 use super::strided::transpose;
 use crate::ops::array::{Array, Typed};
 use crate::ops::error::OpError;
@@ -30,11 +28,7 @@ pub fn each_line<T: Typed>(
     memory.check((array.len() as u64).saturating_mul(size_of::<T>() as u64))?;
     let dtype = array.dtype();
     let mut data = array.into_vec::<T>()?;
-    if data.len() >= PARALLEL {
-        data.par_chunks_mut(n).with_min_len((PARALLEL / n).max(1)).for_each(&change);
-    } else {
-        data.chunks_mut(n).for_each(&change);
-    }
+    each_piece(&mut data, n, n, &|_, line| change(line));
     Array::with_dtype(dtype, shape, data)
 }
 
@@ -54,7 +48,7 @@ pub fn softmax<T: Float>(line: &mut [T]) {
     let max = largest(line);
     line.iter_mut().for_each(|x| *x = Number::sub(*x, max).exp());
     let sum = sum(line);
-    line.iter_mut().for_each(|x| *x = *x / sum);
+    line.iter_mut().for_each(|x| *x /= sum);
 }
 
 /// The logarithm of [`softmax`].

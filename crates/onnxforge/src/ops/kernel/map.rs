@@ -1,7 +1,6 @@
 //! Element by element, with broadcasting, on all cores when it is worth it.
 
-use rayon::prelude::*;
-
+use super::parallel::each_piece;
 use super::shape::{broadcast, broadcast_strides, for_each_offset};
 use crate::ir::tensor::element_count;
 use crate::ops::array::{Array, Elem, Typed};
@@ -27,15 +26,9 @@ pub fn map_to<T: Elem, U: Typed>(array: &Array, f: impl Fn(&T) -> U + Sync) -> R
     Array::new(array.shape(), out)
 }
 
-/// Hands `work` parts of `part` elements with the place where each begins, on all cores when there are many. The loop over
-/// parts is compiled once per element type, whatever the work is.
+/// Hands `work` parts of `part` elements with the place where each begins.
 pub fn in_parts<T: Send>(data: &mut [T], part: usize, work: &(dyn Fn(usize, &mut [T]) + Sync)) {
-    if data.len() >= 2 * PARALLEL {
-        let parts = data.par_chunks_mut(part).enumerate().with_min_len((PARALLEL / part).max(1));
-        parts.for_each(|(index, chunk)| work(index * part, chunk));
-    } else {
-        data.chunks_mut(part).enumerate().for_each(|(index, chunk)| work(index * part, chunk));
-    }
+    each_piece(data, part, part, &|index, piece| work(index * part, piece));
 }
 
 /// `f` of two arrays broadcast together.

@@ -1,11 +1,10 @@
 //! Products of matrices of any number type, and of batches of matrices.
 
 use half::{bf16, f16};
-use rayon::prelude::*;
 
 use super::gemm::{Matrix, gemm};
-use super::map::PARALLEL;
 use super::number::Number;
+use super::parallel::each_piece;
 use super::shape::{broadcast, broadcast_strides, for_each_offset};
 use crate::ir::tensor::element_count;
 use crate::ops::array::Array;
@@ -80,7 +79,7 @@ fn by_definition<T: Number>(
     if m == 0 || n == 0 {
         return;
     }
-    let row = |(i, out): (usize, &mut [T])| {
+    let row = |i: usize, out: &mut [T]| {
         if !add {
             out.fill(T::ZERO);
         }
@@ -96,11 +95,10 @@ fn by_definition<T: Number>(
         }
     };
     let out = &mut out[..m * n];
-    let work = out.len().saturating_mul(k);
-    if parallel && work >= PARALLEL {
-        out.par_chunks_mut(n).enumerate().for_each(row);
+    if parallel {
+        each_piece(out, n, n.saturating_mul(k), &row);
     } else {
-        out.chunks_mut(n).enumerate().for_each(row);
+        out.chunks_mut(n).enumerate().for_each(|(i, out)| row(i, out));
     }
 }
 
@@ -113,15 +111,15 @@ pub fn batched<T: Product>(out: &mut [T], a: Matrix<'_, T>, b: Matrix<'_, T>, of
     }
     let work = size.saturating_mul(a.columns).max(1);
     let alone = offsets.len() < 4 || work >= LARGE;
-    let each = |(out, &[x, y]): (&mut [T], &[usize; 2])| {
-        let (a, b) = (Matrix { data: &a.data[x..], ..a }, Matrix { data: &b.data[y..], ..b });
+    let each = |index: usize, out: &mut [T]| {
+        let Some([x, y]) = offsets.get(index) else { return };
+        let (a, b) = (Matrix { data: &a.data[*x..], ..a }, Matrix { data: &b.data[*y..], ..b });
         T::product(out, a, b, T::ONE, false, alone);
     };
-    if alone || work.saturating_mul(offsets.len()) < PARALLEL {
-        out.chunks_mut(size).zip(offsets).for_each(each);
+    if alone {
+        out.chunks_mut(size).enumerate().for_each(|(index, out)| each(index, out));
     } else {
-        let least = (PARALLEL / work).max(1);
-        out.par_chunks_mut(size).zip(offsets).with_min_len(least).for_each(each);
+        each_piece(out, size, work, &each);
     }
 }
 

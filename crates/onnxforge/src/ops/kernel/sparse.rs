@@ -32,7 +32,7 @@ pub fn densify(sparse: &SparseTensor, memory: &Memory) -> Result<Array, OpError>
                         _ => return invalid(format!("the sparse index {index:?} lies outside of {shape:?}")),
                     }
                 }
-                dense[at] = value.clone();
+                dense[at].clone_from(value);
             }
         }
         Array::with_dtype(values.dtype(), shape, dense)

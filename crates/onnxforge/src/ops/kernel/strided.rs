@@ -1,6 +1,7 @@
 //! Copies that read with any strides: transposes, slices, repetitions.
 
 use super::map::PARALLEL;
+use super::parallel::both;
 use crate::ir::tensor::element_count;
 use crate::ops::array::{Array, Elem, each_elem};
 use crate::ops::error::{OpError, invalid};
@@ -94,10 +95,9 @@ fn fill<T: Elem>(out: &mut [T], from: &[T], first: Axis, rest: &[Axis], at: isiz
     let half = if first.dim < 2 * TILE { first.dim / 2 } else { first.dim / 2 / TILE * TILE };
     let (low, high) = out.split_at_mut(half * row);
     let beyond = at + half as isize * first.stride;
-    rayon::join(
-        || fill(low, from, Axis { dim: half, ..first }, rest, at),
-        || fill(high, from, Axis { dim: first.dim - half, ..first }, rest, beyond),
-    );
+    both(&mut || fill(low, from, Axis { dim: half, ..first }, rest, at), &mut || {
+        fill(high, from, Axis { dim: first.dim - half, ..first }, rest, beyond)
+    });
 }
 
 /// As [`fill`], on this core.
@@ -120,8 +120,10 @@ fn fill_run<T: Elem>(out: &mut [T], from: &[T], axis: Axis, at: isize) {
         1 => out.clone_from_slice(&from[at as usize..at as usize + out.len()]),
         0 => out.fill(from[at as usize].clone()),
         stride => {
-            for (place, slot) in out.iter_mut().enumerate() {
-                *slot = from[(at + place as isize * stride) as usize].clone();
+            let mut place = at;
+            for slot in out {
+                slot.clone_from(&from[place as usize]);
+                place += stride;
             }
         }
     }

@@ -321,6 +321,15 @@ impl Geometry {
         }
     }
 
+    /// The runs of row `row`, with positions counted along the row.
+    pub fn row_runs(&self, row: usize) -> Vec<Run> {
+        let mut runs = Vec::new();
+        if self.input > 0 && self.output > 0 {
+            self.runs_from(0, row, &(0..self.row_len()), 0, 0, &mut |run| runs.push(run));
+        }
+        runs
+    }
+
     /// The runs of the axes from `depth` on, where `kernel` and `input` are the indices along the axes before.
     fn runs_from(
         &self,

@@ -130,23 +130,30 @@ fn padded(
     let Some(shape) = sizes.collect::<Option<Vec<usize>>>() else {
         return invalid(format!("the pads {margins:?} of the shape {:?}", data.shape()));
     };
-    each_elem!(data, T => {
-        let count = cx.count(&shape)?;
-        cx.reserve::<T>(count)?;
-        if count == 0 {
-            return one(Array::with_dtype(data.dtype(), shape, Vec::<T>::new())?);
-        }
-        let places = shape.iter().fold(0usize, |sum, &dim| sum.saturating_add(dim));
-        cx.reserve::<Option<usize>>(places)?;
-        let value = value.map(|value| value.slice::<T>()).transpose()?;
-        let value = value.and_then(|value| value.first()).cloned().unwrap_or_default();
-        let mut out = vec![value; count];
-        let axes = sources(data.shape(), &shape, margins, mode)?;
-        if !data.is_empty() {
-            fill(&mut out, data.slice::<T>()?, &axes, 0);
-        }
-        one(Array::with_dtype(data.dtype(), shape, out)?)
-    })
+    each_elem!(data, T => one(surrounded::<T>(cx, data, shape, margins, mode, value)?))
+}
+
+fn surrounded<T: Elem>(
+    cx: &Eval<'_>,
+    data: &Array,
+    shape: Vec<usize>,
+    margins: &[Margin],
+    mode: Mode,
+    value: Option<&Array>,
+) -> Result<Array, OpError> {
+    let count = cx.count(&shape)?;
+    if count == 0 {
+        return Array::with_dtype(data.dtype(), shape, Vec::<T>::new());
+    }
+    cx.reserve::<T>(count)?;
+    cx.reserve::<Option<usize>>(shape.iter().fold(0, |sum, &dim| sum.saturating_add(dim)))?;
+    let value = value.map(Array::slice::<T>).transpose()?.and_then(<[T]>::first);
+    let mut out = vec![value.cloned().unwrap_or_default(); count];
+    let axes = sources(data.shape(), &shape, margins, mode)?;
+    if !data.is_empty() {
+        fill(&mut out, data.slice::<T>()?, &axes, 0);
+    }
+    Array::with_dtype(data.dtype(), shape, out)
 }
 
 /// For every place along every axis of the result, how far into the input it leads.

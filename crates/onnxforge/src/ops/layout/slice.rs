@@ -4,7 +4,7 @@ use super::numbered::follow;
 use super::parameter::{Given, Parameter};
 use crate::ir::dim::{Dim, Symbols};
 use crate::ops::call;
-use crate::ops::error::{OpError, invalid};
+use crate::ops::error::{OpError, invalid, unsupported};
 use crate::ops::eval::{Eval, one};
 use crate::ops::infer::Infer;
 use crate::ops::kernel::shape::strides;
@@ -54,8 +54,17 @@ fn axes(given: Option<&[i64]>, count: usize, rank: usize) -> Result<Vec<usize>, 
     }
 }
 
+/// Whether `end` is one of the numbers that are taken for "to the end". Backwards, runtimes do not agree on what they mean:
+/// by the standard, nothing is taken; onnxruntime goes on to the front.
+fn is_endless(end: i64) -> bool {
+    end == i64::MAX || end == i64::from(i32::MAX)
+}
+
 /// The first place that is taken from an axis of `dim` places, and how many are.
 fn range(dim: usize, start: i64, end: i64, step: i64) -> Result<(usize, usize), OpError> {
+    if step < 0 && is_endless(end) {
+        return unsupported("a slice backwards to a largest integer");
+    }
     let (size, step) = (dim as i128, i128::from(step));
     let from_front = |place: i64| if place < 0 { i128::from(place) + size } else { place.into() };
     let (start, end) = (from_front(start), from_front(end));
@@ -122,12 +131,14 @@ fn taken(dim: &Dim, start: &Dim, end: &Dim, step: &Dim, symbols: &Symbols) -> Op
     }
     let distance = match step {
         0 => return None,
+        ..0 if end.as_const().is_some_and(is_endless) => return None,
         // Clamping the start from above and the end from below is not needed: where it would change something, the
         // distance is negative without it, too.
         1.. => {
             let last = from_front(end, dim, symbols)?.minimum(dim, symbols)?;
-            let first = from_front(start, dim, symbols)?.maximum(&Dim::ZERO, symbols)?;
-            last.sub(&first)?
+            let distance = last.sub(&from_front(start, dim, symbols)?)?;
+            // From a start before the front, only what lies behind the front counts.
+            if start.provably_nonneg(symbols) { distance } else { distance.minimum(&last, symbols)? }
         }
         _ => {
             let last_place = dim.sub(&Dim::ONE)?;
@@ -172,7 +183,7 @@ mod tests {
         assert_eq!(range(5, 1, i64::MAX, 2), (1, 2));
         assert_eq!(range(5, -3, -1, 1), (2, 2));
         assert_eq!(range(5, -1, i64::MIN, -1), (4, 5));
-        assert_eq!(range(5, i64::MAX, i64::MIN, i64::MIN), (4, 1));
+        assert_eq!(range(5, i64::MAX, -6, i64::MIN), (4, 1));
         assert_eq!(range(5, i64::MIN, i64::MAX, i64::MAX), (0, 1));
         assert_eq!(range(5, -100, -1000, -1), (0, 1));
         assert_eq!(range(5, 4, 2, 1), (0, 0));
@@ -210,5 +221,6 @@ mod tests {
         assert_eq!(taken(0.into(), (-1).into(), 1), all_but_one);
         assert_eq!(taken(1.into(), i64::MAX.into(), 1), all_but_one);
         assert_eq!(taken(0.into(), 3.into(), 1), n.minimum(&3.into(), &symbols).unwrap());
+        assert_eq!(taken((-3).into(), i64::MAX.into(), 1), n.minimum(&3.into(), &symbols).unwrap());
     }
 }

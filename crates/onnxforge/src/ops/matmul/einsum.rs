@@ -9,7 +9,8 @@ use crate::ops::eval::{Eval, one};
 use crate::ops::infer::Infer;
 use crate::ops::kernel::fold::Fold;
 use crate::ops::kernel::gemm::Matrix;
-use crate::ops::kernel::map::zip;
+use crate::ops::kernel::map::PARALLEL;
+use crate::ops::kernel::parallel::each_piece;
 use crate::ops::kernel::product::{Product, batched};
 use crate::ops::kernel::shape::strides;
 use crate::ops::kernel::strided::{View, transpose};
@@ -327,16 +328,20 @@ impl Operand {
         let right_transposed = other.labels == transposed && other.labels != straight;
         let left = self.ordered(cx, &[&batch[..], &rows, &inner].concat())?;
         let right = other.ordered(cx, if right_transposed { &transposed } else { &straight })?;
-        if k == 1 {
-            let (left, right) = (left.reshaped([b, m, 1])?, right.reshaped([b, 1, n])?);
-            let product = zip(&left, &right, cx.memory(), |x: &T, y: &T| x.mul(*y))?;
-            return Ok(Self { array: product.reshaped(shape)?, labels });
-        }
         let mut out = cx.zeros::<T>(&shape)?;
+        let (left, right) = (left.slice::<T>()?, right.slice::<T>()?);
+        if k == 1 {
+            each_piece(&mut out, PARALLEL, PARALLEL, &|piece, out| {
+                for (at, out) in (piece * PARALLEL..).zip(out) {
+                    *out = left[at / n].mul(right[at / (m * n) * n + at % n]);
+                }
+            });
+            return Ok(Self { array: Array::new(shape, out)?, labels });
+        }
         cx.reserve::<[usize; 2]>(b)?;
         let offsets: Vec<[usize; 2]> = (0..b).map(|i| [i * m * k, i * k * n]).collect();
-        let a = Matrix::new(left.slice::<T>()?, m, k);
-        let b = Matrix { data: right.slice::<T>()?, rows: k, columns: n, transposed: right_transposed };
+        let a = Matrix::new(left, m, k);
+        let b = Matrix { data: right, rows: k, columns: n, transposed: right_transposed };
         batched(&mut out, a, b, &offsets);
         Ok(Self { array: Array::new(shape, out)?, labels })
     }

@@ -42,7 +42,7 @@ pub(super) fn extractor(cx: &mut Eval<'_>) -> Result<Vec<Value>, OpError> {
         if !out.is_empty() {
             let rows = out.chunks_exact_mut(places.len()).zip(x.slice::<T>()?.chunks_exact(features));
             for (out, row) in rows {
-                out.iter_mut().zip(&places).for_each(|(out, &place)| *out = row[place].clone());
+                out.iter_mut().zip(&places).for_each(|(out, &place)| out.clone_from(&row[place]));
             }
         }
         one(Array::with_dtype(x.dtype(), shape, out)?)

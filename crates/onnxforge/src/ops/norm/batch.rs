@@ -1,15 +1,13 @@
 //! BatchNormalization: each channel by its own mean and variance.
 
-use rayon::prelude::*;
-
 use super::Moments;
 use crate::ops::array::{Array, each_float};
 use crate::ops::call::Call;
 use crate::ops::error::{OpError, invalid, unsupported};
 use crate::ops::eval::Eval;
 use crate::ops::infer::{Infer, same_as_input};
-use crate::ops::kernel::map::PARALLEL;
 use crate::ops::kernel::number::{Float, Number};
+use crate::ops::kernel::parallel::each_piece;
 use crate::ops::kernel::strided::transpose;
 use crate::ops::value::Value;
 
@@ -20,9 +18,9 @@ fn trains(call: &Call<'_>) -> Result<bool, OpError> {
 
 pub fn infer(cx: &mut Infer<'_>) -> Result<(), OpError> {
     same_as_input(cx)?;
-    // The other outputs are statistics, as the last inputs are.
-    if let Some(shape) = cx.shape(3).or(cx.shape(4)) {
-        for output in 1..cx.call.output_count() {
+    // The other outputs are means and variances in turn, as the last inputs are.
+    for output in 1..cx.call.output_count() {
+        if let Some(shape) = cx.shape(if output % 2 == 1 { 3 } else { 4 }) {
             cx.set_shape(output, shape.to_vec());
         }
     }
@@ -108,7 +106,7 @@ pub fn eval(cx: &mut Eval<'_>) -> Result<Vec<Value>, OpError> {
 fn current_moments(cx: &Eval<'_>, x: &Array, layout: Layout) -> Result<Vec<Moments>, OpError> {
     let Layout { images, channels, inner } = layout;
     let x = transpose(&x.reshaped([images, channels, inner])?, &[1, 0, 2], cx.memory())?;
-    each_float!(&x, T => Ok(x.slice::<T>()?.par_chunks(images * inner).map(Moments::of).collect()))
+    each_float!(&x, T => Ok(Moments::of_rows(x.slice::<T>()?, images * inner)))
 }
 
 /// Statistics as an array of the type and shape of `like`.
@@ -120,15 +118,9 @@ fn apply<T: Float>(cx: &Eval<'_>, x: Array, layout: Layout, affine: &[Affine<T>]
     let shape = x.shape().to_vec();
     cx.reserve::<T>(x.len())?;
     let mut data = x.into_vec::<T>()?;
-    let channel = |(index, data): (usize, &mut [T])| {
+    each_piece(&mut data, layout.inner, layout.inner, &|index, data| {
         let Affine { shift, factor, bias } = affine[index % layout.channels];
         data.iter_mut().for_each(|x| *x = (*x - shift) * factor + bias);
-    };
-    if data.len() >= PARALLEL {
-        let least = (PARALLEL / layout.inner).max(1);
-        data.par_chunks_mut(layout.inner).enumerate().with_min_len(least).for_each(channel);
-    } else {
-        data.chunks_mut(layout.inner).enumerate().for_each(channel);
-    }
+    });
     Array::new(shape, data)
 }

@@ -1,34 +1,22 @@
 //! Normalizations of elements that lie side by side: layers, instances and groups of channels.
 
-use rayon::prelude::*;
-
 use super::Moments;
 use crate::ir::DType;
 use crate::ir::dim::Dim;
-use crate::ops::array::{Array, Elem, each_float};
+use crate::ir::tensor::element_count;
+use crate::ops::array::{Array, each_float};
 use crate::ops::call;
 use crate::ops::error::{OpError, invalid};
 use crate::ops::eval::{Eval, one};
 use crate::ops::infer::{Infer, same_as_input};
+use crate::ops::kernel::convert::to_float;
 use crate::ops::kernel::fold::Fold;
-use crate::ops::kernel::map::{PARALLEL, zip};
+use crate::ops::kernel::map::zip;
 use crate::ops::kernel::number::{Float, Number};
+use crate::ops::kernel::parallel::each_piece;
 use crate::ops::kernel::shape::broadcast;
 use crate::ops::kernel::widen::narrow;
 use crate::ops::value::Value;
-
-/// Changes each row of `n` elements, which gets its number too, and collects what that gives.
-fn each_row<T: Elem, R: Send>(
-    data: &mut [T],
-    n: usize,
-    change: impl Fn((usize, &mut [T])) -> R + Sync + Send,
-) -> Vec<R> {
-    if data.len() >= PARALLEL {
-        data.par_chunks_mut(n).enumerate().with_min_len((PARALLEL / n).max(1)).map(change).collect()
-    } else {
-        data.chunks_mut(n).enumerate().map(change).collect()
-    }
-}
 
 pub fn instance(cx: &mut Eval<'_>) -> Result<Vec<Value>, OpError> {
     let x = cx.take(0)?;
@@ -74,7 +62,7 @@ fn by_channel(cx: &Eval<'_>, x: Array, groups: usize, parameters: usize) -> Resu
         let (scale, bias) = (scale.slice::<T>()?, bias.slice::<T>()?);
         cx.reserve::<T>(x.len())?;
         let mut data = x.into_vec::<T>()?;
-        each_row(&mut data, n, |(row, data)| {
+        each_piece(&mut data, n, n, &|row, data| {
             let moments = Moments::of(data);
             moments.center(data, (moments.variance + epsilon).sqrt());
             for (part, data) in data.chunks_mut(run).enumerate() {
@@ -97,19 +85,13 @@ fn stash_type(call: &call::Call<'_>) -> Result<DType, OpError> {
 
 pub fn infer_layer(cx: &mut Infer<'_>) -> Result<(), OpError> {
     same_as_input(cx)?;
-    let stash = stash_type(&cx.call)?;
-    let shape = match cx.shape(0) {
-        Some(shape) => {
-            let axis = cx.axis_attr("axis", shape.len())?;
-            let dims = shape.iter().enumerate();
-            Some(dims.map(|(at, dim)| if at < axis { dim.clone() } else { Dim::ONE }).collect::<Vec<_>>())
-        }
-        None => None,
-    };
+    let axis = cx.rank(0).map(|rank| cx.axis_attr("axis", rank)).transpose()?;
     for output in 1..cx.call.output_count() {
-        cx.set_dtype(output, stash);
-        if let Some(shape) = &shape {
-            cx.set_shape(output, shape.clone());
+        cx.set_dtype(output, stash_type(&cx.call)?);
+        if let (Some(shape), Some(axis)) = (cx.shape(0), axis) {
+            let mut shape = shape.to_vec();
+            shape[axis..].fill(Dim::ONE);
+            cx.set_shape(output, shape);
         }
     }
     Ok(())
@@ -120,10 +102,9 @@ pub fn layer(cx: &mut Eval<'_>) -> Result<Vec<Value>, OpError> {
     let rows = Rows::of(cx, &x)?;
     let epsilon = f64::from(cx.call.float("epsilon")?);
     let (y, moments) = each_float!(&x, T => {
-        let (y, moments) = rows.each(cx, x, |data: &mut [T]| {
-            let moments = Moments::of(data);
-            moments.center(data, (moments.variance + epsilon).sqrt());
-            moments
+        let moments = Moments::of_rows(x.slice::<T>()?, rows.len());
+        let y = rows.each(cx, x, |row, data: &mut [T]| {
+            moments[row].center(data, (moments[row].variance + epsilon).sqrt());
         })?;
         let scaled = stretched::<T>(cx, y, cx.array(1)?, Number::mul)?;
         let y = match cx.opt_array(2)? {
@@ -153,7 +134,7 @@ pub fn rms(cx: &mut Eval<'_>) -> Result<Vec<Value>, OpError> {
     let x = cx.take(0)?;
     let rows = Rows::of(cx, &x)?;
     let epsilon = f64::from(cx.call.float("epsilon")?);
-    let (normalized, _) = each_float!(&x, T => rows.each(cx, x, |data: &mut [T]| {
+    let normalized = each_float!(&x, T => rows.each(cx, x, |_, data: &mut [T]| {
         let squares = Fold::new(0.0, |sum: f64, x: T| sum + x.to_f64().powi(2), |a, b| a + b).slice(data);
         let root = (squares / data.len() as f64 + epsilon).sqrt();
         data.iter_mut().for_each(|x| *x = T::from_f64(x.to_f64() / root));
@@ -161,13 +142,7 @@ pub fn rms(cx: &mut Eval<'_>) -> Result<Vec<Value>, OpError> {
     // The result has the type of the scale.
     let scale = cx.array(1)?;
     each_float!(scale, V => {
-        let normalized = if normalized.dtype() == scale.dtype() {
-            normalized
-        } else {
-            let elements = normalized.to_f64s()?.into_iter().map(V::from_f64);
-            Array::new(normalized.shape(), elements.collect::<Vec<V>>())?
-        };
-        one(stretched::<V>(cx, normalized, scale, Number::mul)?)
+        one(stretched::<V>(cx, to_float::<V>(&normalized)?, scale, Number::mul)?)
     })
 }
 
@@ -183,21 +158,22 @@ impl Rows {
         Ok(Self { shape: x.shape().to_vec(), axis: call::axis(cx.call.int("axis")?, x.rank())? })
     }
 
-    /// Changes each row, and collects what that gives.
-    fn each<T: Float, R: Send>(
+    /// Elements of a row; 1 for none.
+    fn len(&self) -> usize {
+        element_count(&self.shape[self.axis..]).unwrap_or(0).max(1)
+    }
+
+    /// Changes each row, which comes with its number.
+    fn each<T: Float>(
         &self,
         cx: &Eval<'_>,
         x: Array,
-        change: impl Fn(&mut [T]) -> R + Sync + Send,
-    ) -> Result<(Array, Vec<R>), OpError> {
-        if x.is_empty() {
-            return Ok((x, Vec::new()));
-        }
-        let n = self.shape[self.axis..].iter().product();
+        change: impl Fn(usize, &mut [T]) + Sync,
+    ) -> Result<Array, OpError> {
         cx.reserve::<T>(x.len())?;
         let mut data = x.into_vec::<T>()?;
-        let results = each_row(&mut data, n, |(_, data)| change(data));
-        Ok((Array::new(&self.shape[..], data)?, results))
+        each_piece(&mut data, self.len(), self.len(), &change);
+        Array::new(&self.shape[..], data)
     }
 
     /// One number for each row.

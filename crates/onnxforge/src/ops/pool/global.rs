@@ -1,15 +1,13 @@
 //! Pooling of whole planes.
 
-use rayon::prelude::*;
-
 use super::{norm_order, power, root};
 use crate::ir::dim::Dim;
 use crate::ops::array::{Array, each_float};
 use crate::ops::error::{OpError, invalid};
 use crate::ops::eval::{Eval, one};
 use crate::ops::infer::Infer;
-use crate::ops::kernel::map::PARALLEL;
 use crate::ops::kernel::number::Number;
+use crate::ops::kernel::parallel::each_piece;
 use crate::ops::value::Value;
 
 pub fn max_pool(cx: &mut Eval<'_>) -> Result<Vec<Value>, OpError> {
@@ -45,10 +43,11 @@ fn reduce(
         let mut out = cx.zeros::<T>(&shape)?;
         let plane = x.len() / out.len().max(1);
         if plane > 0 {
-            let planes = x.slice::<T>()?.par_chunks_exact(plane).with_min_len((PARALLEL / plane).max(1));
-            planes.zip(&mut out).for_each(|(plane, out)| {
+            let x = x.slice::<T>()?;
+            each_piece(&mut out, 1, plane, &|index, out| {
+                let plane = &x[index * plane..][..plane];
                 let folded = plane.iter().fold(start, |sum, &value| fold(sum, value.to_f64()));
-                *out = T::from_f64(finish(folded, plane.len()));
+                out.fill(T::from_f64(finish(folded, plane.len())));
             });
         }
         one(Array::new(shape, out)?)

@@ -1,13 +1,14 @@
 //! Pooling of regions of interest.
 
-use rayon::prelude::*;
-
 use super::lowest;
 use crate::ops::array::{Array, each_float};
+use crate::ops::call::Call;
 use crate::ops::error::{OpError, invalid, unsupported};
 use crate::ops::eval::{Eval, one};
 use crate::ops::infer::Infer;
+use crate::ops::kernel::map::PARALLEL;
 use crate::ops::kernel::number::{Float, Number};
+use crate::ops::kernel::parallel::each_piece;
 use crate::ops::value::Value;
 
 /// Most samples that one cell of a region takes along an axis.
@@ -61,8 +62,7 @@ impl Sizes {
         cell: impl Fn(&[T], usize, usize) -> T + Sync,
     ) {
         let [rows, across] = self.cells;
-        let channels = out.par_chunks_exact_mut(rows * across).enumerate();
-        channels.for_each(|(channel, out)| {
+        each_piece(out, rows * across, PARALLEL, &|channel, out| {
             let plane = &planes[channel * self.plane_len()..][..self.plane_len()];
             for (index, out) in out.iter_mut().enumerate() {
                 *out = cell(plane, index / across, index % across);
@@ -72,7 +72,7 @@ impl Sizes {
 }
 
 /// The attribute `pooled_shape`.
-fn pooled_shape(call: &crate::ops::call::Call<'_>) -> Result<[i64; 2], OpError> {
+fn pooled_shape(call: &Call<'_>) -> Result<[i64; 2], OpError> {
     match call.ints("pooled_shape")?[..] {
         [rows, across] => Ok([rows, across]),
         ref other => invalid(format!("pooled_shape is {other:?}")),

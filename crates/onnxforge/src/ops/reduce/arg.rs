@@ -1,7 +1,5 @@
 //! The place of the largest or smallest element along an axis.
 
-use rayon::prelude::*;
-
 use super::remaining;
 use crate::ir::dim::Dim;
 use crate::ops::array::{Array, each_number};
@@ -9,8 +7,8 @@ use crate::ops::call;
 use crate::ops::error::{OpError, invalid};
 use crate::ops::eval::{Eval, one};
 use crate::ops::infer::Infer;
-use crate::ops::kernel::map::PARALLEL;
 use crate::ops::kernel::number::Number;
+use crate::ops::kernel::parallel::each_piece;
 use crate::ops::kernel::shape::around;
 use crate::ops::value::Value;
 
@@ -45,13 +43,9 @@ fn arg<const LARGEST: bool>(cx: &Eval<'_>) -> Result<Vec<Value>, OpError> {
     let (_, n, inner) = around(x.shape(), axis);
     each_number!(x, T => {
         let data = x.slice::<T>()?;
-        let part = |(out, data): (&mut [i64], &[T])| places::<T, LARGEST>(data, inner, last, out);
-        if data.len() >= PARALLEL {
-            let least = (PARALLEL / (n * inner)).max(1);
-            out.par_chunks_mut(inner).zip(data.par_chunks(n * inner)).with_min_len(least).for_each(part);
-        } else {
-            out.chunks_mut(inner).zip(data.chunks(n * inner)).for_each(part);
-        }
+        each_piece(&mut out, inner, n * inner, &|index, out| {
+            places::<T, LARGEST>(&data[index * n * inner..][..n * inner], inner, last, out);
+        });
         Ok::<_, OpError>(())
     })?;
     one(Array::new(shape, out)?)

@@ -1,21 +1,22 @@
 //! Running sums and products along an axis.
 
-use crate::ops::array::{Array, each_number};
+use crate::ops::array::Array;
 use crate::ops::call;
 use crate::ops::error::OpError;
 use crate::ops::eval::{Eval, one};
 use crate::ops::kernel::number::Number;
 use crate::ops::kernel::shape::around;
+use crate::ops::kernel::wide::each_wide;
 use crate::ops::value::Value;
 
 pub fn sum(cx: &mut Eval<'_>) -> Result<Vec<Value>, OpError> {
     let x = cx.take(0)?;
-    each_number!(&x, T => one(run::<T>(cx, x, T::ZERO, Number::add)?))
+    each_wide!(&x, T => one(run::<T>(cx, x, T::ZERO, Number::add)?))
 }
 
 pub fn product(cx: &mut Eval<'_>) -> Result<Vec<Value>, OpError> {
     let x = cx.take(0)?;
-    each_number!(&x, T => one(run::<T>(cx, x, T::ONE, Number::mul)?))
+    each_wide!(&x, T => one(run::<T>(cx, x, T::ONE, Number::mul)?))
 }
 
 /// Every element joined with all before it along the axis, in place; `start` stands for none.

@@ -1,14 +1,12 @@
 //! Grids of places that affine maps make of regular grids.
 
-use rayon::prelude::*;
-
 use crate::ir::dim::Dim;
 use crate::ops::array::{Array, each_float};
 use crate::ops::error::{OpError, invalid, unsupported};
 use crate::ops::eval::{Eval, one};
 use crate::ops::infer::Infer;
-use crate::ops::kernel::map::PARALLEL;
 use crate::ops::kernel::number::Float;
+use crate::ops::kernel::parallel::each_piece;
 use crate::ops::kernel::window::as_sizes;
 use crate::ops::value::Value;
 
@@ -32,8 +30,7 @@ pub fn affine_grid(cx: &mut Eval<'_>) -> Result<Vec<Value>, OpError> {
         let places: usize = image.iter().product();
         if !out.is_empty() {
             let theta = theta.slice::<T>()?;
-            let points = out.par_chunks_exact_mut(rows).enumerate().with_min_len(PARALLEL / 8);
-            points.for_each(|(index, point)| {
+            each_piece(&mut out, rows, 8, &|index, point| {
                 let map = &theta[index / places * rows * columns..][..rows * columns];
                 transform(map, image, align, index % places, point);
             });

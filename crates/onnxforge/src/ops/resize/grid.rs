@@ -4,7 +4,7 @@ use rayon::prelude::*;
 
 use crate::ir::dim::Dim;
 use crate::ops::array::{Array, Elem, each_elem, each_float};
-use crate::ops::error::{OpError, invalid, unsupported, unsupported_type};
+use crate::ops::error::{OpError, invalid, unsupported};
 use crate::ops::eval::{Eval, one};
 use crate::ops::infer::Infer;
 use crate::ops::kernel::number::Float;
@@ -144,6 +144,8 @@ impl Sampler {
         match self.padding {
             _ if place >= low && place <= high => place,
             Padding::Zeros => place,
+            // The weights of a cubic are those of the place itself; its elements are found at the border.
+            Padding::Border if self.mode == Mode::Cubic => place,
             Padding::Border => place.clamp(0.0, size as f64 - 1.0),
             Padding::Reflection => reflect(place, low, high),
         }
@@ -209,25 +211,27 @@ fn cubic(distance: f64) -> f64 {
 pub fn grid_sample(cx: &mut Eval<'_>) -> Result<Vec<Value>, OpError> {
     let sampler = Sampler::of(cx)?;
     let (x, grid) = (cx.array(0)?, cx.array(1)?);
-    let shape = sampler.output_shape();
     each_float!(grid, G => {
         let grid = grid.slice::<G>()?;
         if sampler.mode == Mode::Nearest {
-            return each_elem!(x, T => {
-                let mut out = cx.zeros::<T>(&shape)?;
-                sampler.run(x.slice::<T>()?, grid, &mut out, |plane, taps| match taps.first() {
-                    Some((at, _)) => plane[*at].clone(),
-                    None => T::default(),
-                });
-                one(Array::with_dtype(x.dtype(), shape, out)?)
-            });
+            return each_elem!(x, T => one(pick::<T, G>(cx, &sampler, x, grid)?));
         }
-        match x.buffer() {
-            Buffer::F32(_) => one(interpolate::<f32, G>(cx, &sampler, x, grid)?),
-            Buffer::F64(_) => one(interpolate::<f64, G>(cx, &sampler, x, grid)?),
-            _ => Err(unsupported_type(x)),
-        }
+        each_float!(x, T => one(interpolate::<T, G>(cx, &sampler, x, grid)?))
     })
+}
+
+fn pick<T: Elem, G: Float>(
+    cx: &Eval<'_>,
+    sampler: &Sampler,
+    x: &Array,
+    grid: &[G],
+) -> Result<Array, OpError> {
+    let shape = sampler.output_shape();
+    let mut out = cx.zeros::<T>(&shape)?;
+    sampler.run(x.slice()?, grid, &mut out, |plane: &[T], taps| {
+        taps.first().map_or_else(T::default, |(at, _)| plane[*at].clone())
+    });
+    Array::with_dtype(x.dtype(), shape, out)
 }
 
 fn interpolate<T: Float, G: Float>(

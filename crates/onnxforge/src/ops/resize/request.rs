@@ -1,18 +1,15 @@
 //! What a call of `Resize` or `Upsample` asks for, in any version.
 
-use crate::ir::dim::{Dim, Symbols};
 use crate::ops::array::Array;
 use crate::ops::call::{Call, axes};
 use crate::ops::error::{OpError, invalid};
 use crate::ops::eval::Eval;
-use crate::ops::infer::Infer;
-use crate::ops::kernel::window::as_sizes;
 
 /// Largest factor of a scale that is taken as a fraction; products with it stay exact.
 const MAX_NUMERATOR: f32 = (1 << 20) as f32;
 
 /// Where scales or sizes come from.
-enum Source {
+pub enum Source {
     /// The scales are attributes.
     Attribute(Vec<f32>),
     /// The scales are an input, or the sizes are one.
@@ -20,7 +17,7 @@ enum Source {
 }
 
 impl Source {
-    fn of(call: &Call<'_>) -> Result<Self, OpError> {
+    pub fn of(call: &Call<'_>) -> Result<Self, OpError> {
         Ok(match (call.def.name, call.since()) {
             ("Upsample", 1) => {
                 Self::Attribute(vec![1.0, 1.0, call.float("height_scale")?, call.float("width_scale")?])
@@ -40,14 +37,14 @@ enum Target {
 
 /// How sizes keep the aspect ratio.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Policy {
+pub enum Policy {
     Stretch,
     NotLarger,
     NotSmaller,
 }
 
 impl Policy {
-    fn of(call: &Call<'_>) -> Result<Self, OpError> {
+    pub fn of(call: &Call<'_>) -> Result<Self, OpError> {
         match call.text_or("keep_aspect_ratio_policy", "stretch")?.as_str() {
             "stretch" => Ok(Self::Stretch),
             "not_larger" => Ok(Self::NotLarger),
@@ -111,6 +108,14 @@ pub struct Request {
     pub extrapolation_value: f64,
     /// One entry for each axis of the tensor.
     pub axes: Vec<AxisRequest>,
+}
+
+impl AxisRequest {
+    /// Whether nothing happens along the axis.
+    pub fn is_unchanged(&self, transform: Transform) -> bool {
+        let whole = transform != Transform::TfCropAndResize || self.roi == [0.0, 1.0];
+        self.input == self.output && self.scale == 1.0 && whole
+    }
 }
 
 impl Request {
@@ -181,7 +186,7 @@ fn target(cx: &Eval<'_>) -> Result<Target, OpError> {
 }
 
 /// The axes that scales, sizes and regions speak of.
-fn resized_axes(call: &Call<'_>, rank: usize) -> Result<Vec<usize>, OpError> {
+pub fn resized_axes(call: &Call<'_>, rank: usize) -> Result<Vec<usize>, OpError> {
     match call.opt_ints("axes")? {
         Some(given) => axes(&given, rank),
         None => Ok((0..rank).collect()),
@@ -220,7 +225,7 @@ fn axis_requests(cx: &Eval<'_>, transform: Transform) -> Result<Vec<AxisRequest>
     }
 }
 
-fn check_scales(call: &Call<'_>, scales: &[f32]) -> Result<(), OpError> {
+pub fn check_scales(call: &Call<'_>, scales: &[f32]) -> Result<(), OpError> {
     let least = if call.def.name == "Upsample" { 1.0 } else { f32::MIN_POSITIVE };
     match scales.iter().find(|scale| !(**scale >= least && scale.is_finite())) {
         Some(scale) => invalid(format!("the scale {scale}")),
@@ -241,7 +246,7 @@ fn read_regions(cx: &Eval<'_>, resized: &[usize], requests: &mut [AxisRequest]) 
     Ok(())
 }
 
-fn fit_sizes(
+pub fn fit_sizes(
     policy: Policy,
     resized: &[usize],
     sizes: &[i64],
@@ -267,14 +272,14 @@ fn fit_sizes(
 }
 
 /// The scale as a fraction whose denominator is a power of two, if it is one with small terms.
-fn fraction(scale: f32) -> Option<(i64, i64)> {
+pub fn fraction(scale: f32) -> Option<(i64, i64)> {
     let denominator = (0..=10).map(|bits| 1i64 << bits).find(|&bits| (scale * bits as f32).fract() == 0.0)?;
     let numerator = scale * denominator as f32;
     (numerator < MAX_NUMERATOR).then_some((numerator as i64, denominator))
 }
 
 /// `floor(size * scale)`: exact for fractions, in 32 bits otherwise, as runtimes compute it.
-fn scaled_size(size: usize, scale: f32) -> usize {
+pub fn scaled_size(size: usize, scale: f32) -> usize {
     match fraction(scale) {
         Some((numerator, denominator)) => {
             let scaled = size as u128 * numerator as u128 / denominator as u128;
@@ -282,101 +287,6 @@ fn scaled_size(size: usize, scale: f32) -> usize {
         }
         None => (size as f32 * scale).floor() as usize,
     }
-}
-
-fn scaled_dim(dim: &Dim, scale: f32, symbols: &Symbols) -> Option<Dim> {
-    if let Some(size) = dim.as_const() {
-        return i64::try_from(scaled_size(usize::try_from(size).ok()?, scale)).ok().map(Dim::from);
-    }
-    let (numerator, denominator) = fraction(scale)?;
-    dim.mul(&Dim::from(numerator))?.floor_div(&Dim::from(denominator), symbols)
-}
-
-pub fn infer(cx: &mut Infer<'_>) -> Result<(), OpError> {
-    let Some(rank) = rank(cx)? else { return Ok(()) };
-    let shape = cx.shape(0).map_or_else(|| cx.fresh_shape(rank), <[Dim]>::to_vec);
-    let resized = resized_axes(&cx.call, rank)?;
-    let mut output = shape.clone();
-    for &axis in &resized {
-        output[axis] = cx.fresh();
-    }
-    match known_target(cx)? {
-        Some(Known::Scales(scales)) if scales.len() == resized.len() => {
-            check_scales(&cx.call, &scales)?;
-            for (&axis, scale) in resized.iter().zip(scales) {
-                let dim = scaled_dim(&shape[axis], scale, cx.symbols);
-                output[axis] = cx.or_fresh(dim);
-            }
-        }
-        Some(Known::Sizes(sizes)) if sizes.len() == resized.len() => {
-            let policy = Policy::of(&cx.call)?;
-            if policy == Policy::Stretch {
-                resized.iter().zip(as_sizes(sizes)?).for_each(|(&axis, size)| output[axis] = size);
-            } else if let Some(fitted) = fitted_dims(policy, &resized, &shape, &sizes)? {
-                output = fitted;
-            }
-        }
-        Some(_) => return invalid(format!("scales or sizes do not match the {} axes", resized.len())),
-        None => {}
-    }
-    cx.set_shape(0, output);
-    Ok(())
-}
-
-/// The number of axes, from the tensor or from what speaks of each of its axes.
-fn rank(cx: &Infer<'_>) -> Result<Option<usize>, OpError> {
-    if let Some(rank) = cx.rank(0) {
-        return Ok(Some(rank));
-    }
-    let from_target = match known_target(cx)? {
-        Some(Known::Scales(scales)) => Some(scales.len()),
-        Some(Known::Sizes(sizes)) => Some(sizes.len()),
-        None => None,
-    };
-    Ok(from_target.filter(|_| cx.call.attr("axes").is_none()))
-}
-
-/// Scales or sizes, where inference knows them.
-enum Known {
-    Scales(Vec<f32>),
-    Sizes(Vec<Dim>),
-}
-
-fn known_target(cx: &Infer<'_>) -> Result<Option<Known>, OpError> {
-    let (scales, sizes) = match Source::of(&cx.call)? {
-        Source::Attribute(scales) => return Ok(Some(Known::Scales(scales))),
-        Source::Inputs { scales, sizes } => (scales, sizes),
-    };
-    let is_empty = |index: usize| matches!(cx.shape(index), Some([Dim::ZERO]));
-    if let Some(sizes) = sizes.filter(|&sizes| cx.has(sizes) && !is_empty(sizes)) {
-        return Ok(cx.dims(sizes).filter(|sizes| !sizes.is_empty()).map(Known::Sizes));
-    }
-    let Some(scales) = cx.constant(scales) else { return Ok(None) };
-    let scales: Vec<f32> = scales.to_f64s()?.into_iter().map(|scale| scale as f32).collect();
-    Ok((!scales.is_empty()).then_some(Known::Scales(scales)))
-}
-
-/// The sizes that a policy makes of given ones, if all numbers are known.
-fn fitted_dims(
-    policy: Policy,
-    resized: &[usize],
-    shape: &[Dim],
-    sizes: &[Dim],
-) -> Result<Option<Vec<Dim>>, OpError> {
-    let size = |dim: &Dim| dim.as_const().and_then(|size| usize::try_from(size).ok());
-    let keep = |axis: usize| {
-        let known = size(&shape[axis]);
-        // The sizes of other axes do not matter.
-        let input = if resized.contains(&axis) { known } else { Some(known.unwrap_or(1)) };
-        input.map(|input| AxisRequest { input, output: input, scale: 1.0, roi: [0.0, 1.0] })
-    };
-    let requests: Option<Vec<AxisRequest>> = (0..shape.len()).map(keep).collect();
-    let sizes: Option<Vec<i64>> = sizes.iter().map(Dim::as_const).collect();
-    let (Some(mut requests), Some(sizes)) = (requests, sizes) else { return Ok(None) };
-    fit_sizes(policy, resized, &sizes, &mut requests)?;
-    let mut output = shape.to_vec();
-    resized.iter().for_each(|&axis| output[axis] = Dim::from(requests[axis].output as i64));
-    Ok(Some(output))
 }
 
 #[cfg(test)]
@@ -392,18 +302,5 @@ mod tests {
         assert_eq!(scaled_size(10, 0.7), 7);
         assert_eq!(scaled_size(5, 1.5), 7);
         assert_eq!(scaled_size(usize::MAX, 2.0), usize::MAX);
-    }
-
-    #[test]
-    fn symbolic_sizes_follow_scales() {
-        let mut symbols = Symbols::default();
-        let n = symbols.named("n");
-        for scale in [1.0, 2.0, 0.5, 1.5, 0.375] {
-            let dim = scaled_dim(&n.into(), scale, &symbols).unwrap();
-            for size in 0..50 {
-                assert_eq!(dim.evaluate(&|_| Some(size)), Some(scaled_size(size as usize, scale) as i64));
-            }
-        }
-        assert_eq!(scaled_dim(&n.into(), 0.7, &symbols), None);
     }
 }

@@ -3,6 +3,7 @@
 use super::request::{AxisRequest, Filter, Nearest, Request, Transform};
 use crate::ops::error::{OpError, unsupported};
 use crate::ops::eval::Eval;
+use crate::ops::kernel::number::Float;
 
 /// For each element of the resized axis, the elements it is made of and their weights.
 pub struct Taps {
@@ -24,7 +25,11 @@ impl Taps {
         cx.reserve::<(usize, f64)>(axis.output.saturating_mul(most as usize))?;
         let mut result = Self { starts: vec![0], taps: Vec::new(), outside: Vec::new() };
         for index in 0..axis.output {
-            let place = place(request.transform, axis, index as f64);
+            // Rounding decides which element is the nearest, so places are worked out in the 32 bits of runtimes.
+            let place = match request.is_nearest() {
+                true => place::<f32>(request.transform, axis, index).into(),
+                false => place::<f64>(request.transform, axis, index),
+            };
             if request.transform == Transform::TfCropAndResize
                 && !(place >= 0.0 && place <= (axis.input - 1) as f64)
             {
@@ -85,15 +90,6 @@ impl Taps {
         self.taps.iter().map(|(at, _)| *at)
     }
 
-    /// Whether each element of an axis of `input` elements stays what and where it is.
-    pub fn is_identity(&self, input: usize) -> bool {
-        let stays = |(index, tap): (usize, &(usize, f64))| *tap == (index, 1.0);
-        self.len() == input
-            && self.taps.len() == input
-            && !self.leaves_tensor()
-            && self.taps.iter().enumerate().all(stays)
-    }
-
     /// Whether some element's place lies outside of the tensor.
     pub fn leaves_tensor(&self) -> bool {
         !self.outside.is_empty()
@@ -133,29 +129,31 @@ impl Reach {
     }
 }
 
-/// The place in the tensor of an element of the resized axis.
-fn place(transform: Transform, axis: &AxisRequest, x: f64) -> f64 {
-    let (input, scale) = (axis.input as f64, axis.scale);
+/// The place in the tensor of an element of the resized axis, in the precision of `F`.
+fn place<F: Float>(transform: Transform, axis: &AxisRequest, index: usize) -> F {
+    let number = |value: f64| F::from_f64(value);
+    let (x, half, one) = (number(index as f64), number(0.5), F::ONE);
+    let (input, output, scale) = (number(axis.input as f64), number(axis.output as f64), number(axis.scale));
     // What the scale asks for, which need not be a whole number.
     let wanted = scale * input;
     match transform {
-        Transform::HalfPixel => (x + 0.5) / scale - 0.5,
-        Transform::PytorchHalfPixel if axis.output > 1 => (x + 0.5) / scale - 0.5,
-        Transform::PytorchHalfPixel => 0.0,
+        Transform::HalfPixel => (x + half) / scale - half,
+        Transform::PytorchHalfPixel if axis.output > 1 => (x + half) / scale - half,
+        Transform::PytorchHalfPixel => F::ZERO,
         Transform::HalfPixelSymmetric => {
-            let offset = input / 2.0 * (1.0 - axis.output as f64 / wanted);
-            offset + (x + 0.5) / scale - 0.5
+            let offset = input * half * (one - output / wanted);
+            offset + (x + half) / scale - half
         }
-        Transform::AlignCorners if wanted == 1.0 || axis.output == 1 => 0.0,
-        Transform::AlignCorners => x * (input - 1.0) / (wanted - 1.0),
+        Transform::AlignCorners if wanted == one || axis.output == 1 => F::ZERO,
+        Transform::AlignCorners => x * (input - one) / (wanted - one),
         Transform::Asymmetric => x / scale,
-        Transform::TfHalfPixelForNn => (x + 0.5) / scale,
+        Transform::TfHalfPixelForNn => (x + half) / scale,
         Transform::TfCropAndResize => {
-            let [start, end] = axis.roi;
+            let [start, end] = axis.roi.map(number);
             if axis.output > 1 {
-                start * (input - 1.0) + x * (end - start) * (input - 1.0) / (axis.output as f64 - 1.0)
+                start * (input - one) + x * (end - start) * (input - one) / (output - one)
             } else {
-                0.5 * (start + end) * (input - 1.0)
+                half * (start + end) * (input - one)
             }
         }
     }

@@ -1,16 +1,15 @@
 //! The functions that gates go through.
 
 use crate::ops::call::Call;
-use crate::ops::error::{OpError, invalid};
+use crate::ops::error::{OpError, invalid, unsupported};
 use crate::ops::kernel::number::Float;
 
-/// A function with its parameters, and the bound on what it is applied to.
+/// A function with its parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Activation {
     function: Function,
     alpha: f32,
     beta: f32,
-    clip: Option<f32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -32,19 +31,42 @@ use Function::{
     Affine, Elu, HardSigmoid, LeakyRelu, Relu, ScaledTanh, Sigmoid, Softplus, Softsign, Tanh, ThresholdedRelu,
 };
 
-/// The functions by name, with the parameters that they have and the defaults of these.
-const FUNCTIONS: [(&str, Function, Option<f32>, Option<f32>); 11] = [
-    ("Relu", Relu, None, None),
-    ("Tanh", Tanh, None, None),
-    ("Sigmoid", Sigmoid, None, None),
-    ("Affine", Affine, Some(1.0), Some(0.0)),
-    ("LeakyRelu", LeakyRelu, Some(0.01), None),
-    ("ThresholdedRelu", ThresholdedRelu, Some(1.0), None),
-    ("ScaledTanh", ScaledTanh, Some(1.0), Some(1.0)),
-    ("HardSigmoid", HardSigmoid, Some(0.2), Some(0.5)),
-    ("Elu", Elu, Some(1.0), None),
-    ("Softsign", Softsign, None, None),
-    ("Softplus", Softplus, None, None),
+/// Where a parameter comes from.
+#[derive(Clone, Copy)]
+enum Parameter {
+    /// The function has no such parameter.
+    Unused,
+    /// The attribute, or the default of the operator of this name.
+    Default(f32),
+    /// The attribute; the standard has no default.
+    Required,
+}
+
+use Parameter::{Default, Required, Unused};
+
+impl Parameter {
+    fn take(self, given: &mut impl Iterator<Item = f32>) -> Option<f32> {
+        match self {
+            Unused => Some(0.0),
+            Default(default) => Some(given.next().unwrap_or(default)),
+            Required => given.next(),
+        }
+    }
+}
+
+/// The functions by name, with their alpha and beta.
+const FUNCTIONS: [(&str, Function, Parameter, Parameter); 11] = [
+    ("Relu", Relu, Unused, Unused),
+    ("Tanh", Tanh, Unused, Unused),
+    ("Sigmoid", Sigmoid, Unused, Unused),
+    ("Affine", Affine, Required, Required),
+    ("LeakyRelu", LeakyRelu, Default(0.01), Unused),
+    ("ThresholdedRelu", ThresholdedRelu, Default(1.0), Unused),
+    ("ScaledTanh", ScaledTanh, Required, Required),
+    ("HardSigmoid", HardSigmoid, Default(0.2), Default(0.5)),
+    ("Elu", Elu, Default(1.0), Unused),
+    ("Softsign", Softsign, Unused, Unused),
+    ("Softplus", Softplus, Unused, Unused),
 ];
 
 impl Activation {
@@ -57,7 +79,7 @@ impl Activation {
         let parameters = |name: &str| call.floats_or(name, Vec::new());
         let parameters = [parameters("activation_alpha")?, parameters("activation_beta")?];
         let names = Self::per_direction(given, defaults.len(), directions)?;
-        Self::parse(&names, parameters, call.opt_float("clip")?, defaults.len())
+        Self::parse(&names, parameters, defaults.len())
     }
 
     /// `count` names for each direction; those of one direction also hold for two.
@@ -70,12 +92,7 @@ impl Activation {
     }
 
     /// Each function takes the next parameters of the lists, if it has such parameters.
-    fn parse(
-        names: &[String],
-        parameters: [Vec<f32>; 2],
-        clip: Option<f32>,
-        count: usize,
-    ) -> Result<Vec<Vec<Self>>, OpError> {
+    fn parse(names: &[String], parameters: [Vec<f32>; 2], count: usize) -> Result<Vec<Vec<Self>>, OpError> {
         let [mut alphas, mut betas] = parameters.map(Vec::into_iter);
         let mut parsed = Vec::with_capacity(names.len());
         for name in names {
@@ -83,9 +100,10 @@ impl Activation {
             let Some(&(_, function, alpha, beta)) = found else {
                 return invalid(format!("the activation {name:?}"));
             };
-            let alpha = alpha.map_or(0.0, |default| alphas.next().unwrap_or(default));
-            let beta = beta.map_or(0.0, |default| betas.next().unwrap_or(default));
-            parsed.push(Self { function, alpha, beta, clip });
+            let (Some(alpha), Some(beta)) = (alpha.take(&mut alphas), beta.take(&mut betas)) else {
+                return unsupported(format!("{name} without alpha and beta"));
+            };
+            parsed.push(Self { function, alpha, beta });
         }
         Ok(parsed.chunks(count).map(<[Self]>::to_vec).collect())
     }
@@ -93,11 +111,6 @@ impl Activation {
     /// The function of `x`.
     pub fn of<T: Float>(&self, x: T) -> T {
         let [alpha, beta] = [self.alpha, self.beta].map(|parameter| T::from_f64(parameter.into()));
-        let x = match self.clip.map(|clip| T::from_f64(clip.into())) {
-            Some(clip) if x > clip => clip,
-            Some(clip) if x < -clip => -clip,
-            _ => x,
-        };
         match self.function {
             Relu if x < T::ZERO => T::ZERO,
             Relu => x,
@@ -126,19 +139,19 @@ mod tests {
     #[test]
     fn parameters_go_to_the_functions_that_have_them() {
         let names = ["tanh", "LeakyRelu", "HardSigmoid", "Elu"].map(str::to_owned);
-        let parsed = Activation::parse(&names, [vec![0.5, 0.25], vec![0.125]], None, 2).unwrap();
+        let parsed = Activation::parse(&names, [vec![0.5, 0.25], vec![0.125]], 2).unwrap();
         let found: Vec<(f32, f32)> = parsed.concat().iter().map(|a| (a.alpha, a.beta)).collect();
         assert_eq!(found, [(0.0, 0.0), (0.5, 0.0), (0.25, 0.125), (1.0, 0.0)]);
-        assert!(Activation::parse(&["Cosh".to_owned()], [vec![], vec![]], None, 1).is_err());
+        assert!(Activation::parse(&["Cosh".to_owned()], [vec![], vec![]], 1).is_err());
+        assert!(Activation::parse(&["Affine".to_owned()], [vec![1.0], vec![]], 1).is_err());
         assert!(Activation::per_direction(vec!["Relu".to_owned(); 3], 2, 2).is_err());
         assert_eq!(Activation::per_direction(vec!["Relu".to_owned(); 2], 2, 2).unwrap().len(), 4);
     }
 
     #[test]
-    fn clips_what_goes_in() {
-        let relu = Activation { function: Relu, alpha: 0.0, beta: 0.0, clip: Some(2.0) };
-        assert_eq!([relu.of(5f32), relu.of(1.0), relu.of(-5.0)], [2.0, 1.0, 0.0]);
-        let plus = Activation { function: Softplus, alpha: 0.0, beta: 0.0, clip: None };
+    fn softplus_neither_overflows_nor_vanishes() {
+        let plus = Activation { function: Softplus, alpha: 0.0, beta: 0.0 };
         assert_eq!([plus.of(1000f64), plus.of(-1000.0)], [1000.0, 0.0]);
+        assert_eq!(plus.of(-30f32), (-30f32).exp());
     }
 }

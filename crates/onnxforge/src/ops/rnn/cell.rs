@@ -66,6 +66,8 @@ pub struct Cell<'a, T> {
     pub bias: Option<&'a [T]>,
     /// Weights of the input, output and forget gates for the memory.
     pub peepholes: Option<&'a [T]>,
+    /// The bound on what gates are computed from.
+    pub clip: Option<T>,
 }
 
 /// What goes from one step to the next: `batch` rows of `hidden` elements each.
@@ -99,6 +101,15 @@ impl<T: Float> Cell<'_, T> {
         both.map(|(index, (&w, &r))| if index < with { w + r } else { w }).collect()
     }
 
+    /// The function `index` of a gate.
+    fn gate(&self, index: usize, x: T) -> T {
+        self.activations[index].of(match self.clip {
+            Some(clip) if x > clip => clip,
+            Some(clip) if x < -clip => -clip,
+            _ => x,
+        })
+    }
+
     /// `out = state · Rᵀ` for the rows of `R` that begin at gate `first`.
     fn recur(&self, out: &mut [T], state: &[T], first: usize, gates: usize) {
         let Sizes { batch, hidden, .. } = self.sizes;
@@ -113,7 +124,7 @@ impl<T: Float> Cell<'_, T> {
         projected: &[T],
         state: &mut State<'_, T>,
         scratch: &mut Scratch<T>,
-        active: impl Fn(usize) -> bool,
+        active: impl Fn(&usize) -> bool,
     ) {
         match self.kind {
             Kind::Simple => self.simple(projected, state, scratch, active),
@@ -129,15 +140,15 @@ impl<T: Float> Cell<'_, T> {
         projected: &[T],
         state: &mut State<'_, T>,
         scratch: &mut Scratch<T>,
-        active: impl Fn(usize) -> bool,
+        active: impl Fn(&usize) -> bool,
     ) {
         self.recur(&mut scratch.gates, state.hidden, 0, 1);
         let n = self.sizes.hidden;
-        for row in (0..self.sizes.batch).filter(|&row| active(row)) {
+        for row in (0..self.sizes.batch).filter(&active) {
             let at = row * n..(row + 1) * n;
             let inputs = projected[at.clone()].iter().zip(&scratch.gates[at.clone()]);
             for (h, (&x, &r)) in state.hidden[at].iter_mut().zip(inputs) {
-                *h = self.activations[0].of(x + r);
+                *h = self.gate(0, x + r);
             }
         }
     }
@@ -147,18 +158,17 @@ impl<T: Float> Cell<'_, T> {
         projected: &[T],
         state: &mut State<'_, T>,
         scratch: &mut Scratch<T>,
-        active: impl Fn(usize) -> bool,
+        active: impl Fn(&usize) -> bool,
         linear_before_reset: bool,
     ) {
         let (n, batch) = (self.sizes.hidden, self.sizes.batch);
-        let [f, g] = [self.activations[0], self.activations[1]];
         let (update_reset, candidate) = scratch.gates.split_at_mut(2 * batch * n);
         self.recur(update_reset, state.hidden, 0, 2);
         // Both gates in place of what they are computed from.
         for row in 0..batch {
             let x = &projected[row * 3 * n..][..2 * n];
             for (gate, &x) in update_reset[row * 2 * n..][..2 * n].iter_mut().zip(x) {
-                *gate = f.of(*gate + x);
+                *gate = self.gate(0, *gate + x);
             }
         }
         let reset_of = |row: usize| &update_reset[row * 2 * n + n..][..n];
@@ -177,12 +187,12 @@ impl<T: Float> Cell<'_, T> {
             }
             self.recur(candidate, &scratch.reset, 2, 1);
         }
-        for row in (0..batch).filter(|&row| active(row)) {
+        for row in (0..batch).filter(&active) {
             let x = &projected[row * 3 * n + 2 * n..][..n];
             let update = &update_reset[row * 2 * n..][..n];
             let candidate = &candidate[row * n..][..n];
             for (index, h) in state.hidden[row * n..][..n].iter_mut().enumerate() {
-                let (z, new) = (update[index], g.of(x[index] + candidate[index]));
+                let (z, new) = (update[index], self.gate(1, x[index] + candidate[index]));
                 *h = (T::ONE - z) * new + z * *h;
             }
         }
@@ -193,30 +203,29 @@ impl<T: Float> Cell<'_, T> {
         projected: &[T],
         state: &mut State<'_, T>,
         scratch: &mut Scratch<T>,
-        active: impl Fn(usize) -> bool,
+        active: impl Fn(&usize) -> bool,
         input_forget: bool,
     ) {
         self.recur(&mut scratch.gates, state.hidden, 0, 4);
         let n = self.sizes.hidden;
-        let [f, g, h] = [self.activations[0], self.activations[1], self.activations[2]];
         // Gates lie in the order input, output, forget, cell; peepholes in the order input, output, forget.
         let peep = |gate: usize, index: usize, memory: T| {
             self.peepholes.map_or(T::ZERO, |weights| weights[gate * n + index] * memory)
         };
-        for row in (0..self.sizes.batch).filter(|&row| active(row)) {
+        for row in (0..self.sizes.batch).filter(&active) {
             let (x, r) = (&projected[row * 4 * n..][..4 * n], &scratch.gates[row * 4 * n..][..4 * n]);
-            let gate = |gate: usize, index: usize| x[gate * n + index] + r[gate * n + index];
+            let sum = |gate: usize, index: usize| x[gate * n + index] + r[gate * n + index];
             let (hidden, memory) = (&mut state.hidden[row * n..][..n], &mut state.memory[row * n..][..n]);
             for (index, (hidden, memory)) in hidden.iter_mut().zip(memory).enumerate() {
-                let input = f.of(gate(0, index) + peep(0, index, *memory));
+                let input = self.gate(0, sum(0, index) + peep(0, index, *memory));
                 let forget = if input_forget {
                     T::ONE - input
                 } else {
-                    f.of(gate(2, index) + peep(2, index, *memory))
+                    self.gate(0, sum(2, index) + peep(2, index, *memory))
                 };
-                *memory = forget * *memory + input * g.of(gate(3, index));
-                let output = f.of(gate(1, index) + peep(1, index, *memory));
-                *hidden = output * h.of(*memory);
+                *memory = forget * *memory + input * self.gate(1, sum(3, index));
+                let output = self.gate(0, sum(1, index) + peep(1, index, *memory));
+                *hidden = output * self.activations[2].of(*memory);
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Between a tensor and the sequence of its parts: SplitToSequence, ConcatFromSequence.
 
-use super::{known_sequence, one_of, sequence};
+use super::{Overhead, known_sequence, one_of, sequence};
 use crate::ir::dim::Dim;
 use crate::ops::array::Array;
 use crate::ops::call;
@@ -15,9 +15,6 @@ use crate::ops::value::Value;
 
 /// Longest sequence whose elements inference tells apart.
 const MAX_ITEMS: usize = 256;
-
-/// About what an array takes in memory apart from its elements.
-type Overhead = [u64; 32];
 
 pub fn split(cx: &mut Eval<'_>) -> Result<Vec<Value>, OpError> {
     let data = cx.array(0)?;

@@ -17,7 +17,7 @@ pub fn hann(cx: &mut Eval<'_>) -> Result<Vec<Value>, OpError> {
 }
 
 pub fn hamming(cx: &mut Eval<'_>) -> Result<Vec<Value>, OpError> {
-    cosines(cx, [25.0 / 46.0, 21.0 / 46.0, 0.0])
+    cosines(cx, [25.0 / 46.0, 1.0 - 25.0 / 46.0, 0.0])
 }
 
 pub fn blackman(cx: &mut Eval<'_>) -> Result<Vec<Value>, OpError> {
@@ -32,7 +32,7 @@ fn cosines(cx: &Eval<'_>, [a, b, c]: [f64; 3]) -> Result<Vec<Value>, OpError> {
     let mut values = cx.zeros::<f64>(&[size])?;
     for (index, value) in values.iter_mut().enumerate() {
         let x = TAU * index as f64 / turn;
-        *value = a - b * x.cos() + c * (2.0 * x).cos();
+        *value = a + (c * (2.0 * x).cos() - b * x.cos());
     }
     one(rounded(cx, vec![size], &values)?)
 }
