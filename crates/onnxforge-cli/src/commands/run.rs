@@ -156,8 +156,8 @@ fn inputs(args: &Args, model: &Model) -> Result<HashMap<String, Value>, Failure>
         let file = File::open(path).map_err(|error| named(&error))?;
         let limit = (args.memory.max(0.0) * 1e9) as u64;
         for (name, array) in npz::read(file, limit).map_err(|error| named(&error))? {
-            let port = model.scope(model.main()).inputs().iter();
-            let declared = port.filter(|port| **model.value(port.value).name() == *name).next();
+            let mut ports = model.scope(model.main()).inputs().iter();
+            let declared = ports.find(|port| **model.value(port.value).name() == *name);
             let fitted = match declared.map(onnxforge::ir::value::Port::declared) {
                 Some(Type::Tensor(Some(wanted), _)) => npz::fit(&array, wanted),
                 _ => None,

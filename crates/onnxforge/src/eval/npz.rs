@@ -3,7 +3,7 @@
 //! numpy has no 16-bit brain floats and no floats of 8 bits and less; they are written as 32-bit floats, and integers of
 //! less than a byte as bytes. Pickled objects are refused: they are programs.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::io::{self, Read, Seek, Write};
 
 use half::f16;
@@ -41,9 +41,9 @@ pub enum NpzError {
 }
 
 /// Every array of an archive by name. No entry may take more than `limit` bytes.
-pub fn read(file: impl Read + Seek, limit: u64) -> Result<HashMap<String, Array>, NpzError> {
+pub fn read(file: impl Read + Seek, limit: u64) -> Result<BTreeMap<String, Array>, NpzError> {
     let mut archive = ZipArchive::new(file)?;
-    let mut arrays = HashMap::new();
+    let mut arrays = BTreeMap::new();
     for index in 0..archive.len() {
         let mut entry = archive.by_index(index)?;
         let name = entry.name().strip_suffix(".npy").unwrap_or(entry.name()).to_owned();

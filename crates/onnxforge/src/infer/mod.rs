@@ -16,6 +16,15 @@ use crate::ops::{Fact, OpError, TensorFact, Value};
 use crate::proto::Str;
 use crate::proto::schema::{Dimension, TensorShapeProto, TensorType, TypeProto, ValueInfoProto};
 
+/// What is known of an input beforehand.
+#[derive(Clone, Debug)]
+pub enum Given {
+    /// It is this.
+    Value(Value),
+    /// It has the element types, shapes and lengths of this.
+    TypeOf(Value),
+}
+
 /// What is known of a model.
 #[derive(Debug)]
 pub struct Inference {
@@ -61,8 +70,8 @@ impl Inference {
         Self::given(model, &HashMap::new())
     }
 
-    /// The same, when some inputs of the graph are known beforehand, by name.
-    pub fn given(model: &Model, inputs: &HashMap<Str, Value>) -> Self {
+    /// The same, when something is known of inputs of the graph beforehand, by name.
+    pub fn given(model: &Model, inputs: &HashMap<Str, Given>) -> Self {
         walk::walk(model, inputs)
     }
 

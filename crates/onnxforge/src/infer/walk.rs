@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{Conflict, ConflictKind, Inference, declared_fact};
+use super::{Conflict, ConflictKind, Given, Inference, declared_fact};
 use crate::eval::{bindings, functions};
 use crate::ir::dim::Symbols;
 use crate::ir::id::Id;
@@ -26,7 +26,7 @@ const FOLD_MEMORY: u64 = 256 * 1024;
 /// Deepest nesting of function calls.
 const MAX_CALLS: usize = 64;
 
-pub fn walk(model: &Model, inputs: &HashMap<Str, Value>) -> Inference {
+pub fn walk(model: &Model, inputs: &HashMap<Str, Given>) -> Inference {
     let last = model.values().map(|(id, _)| id.index() + 1).max().unwrap_or(0);
     let mut walker = Walker {
         model,
@@ -42,7 +42,8 @@ pub fn walk(model: &Model, inputs: &HashMap<Str, Value>) -> Inference {
         // The constants of a model below IR 4 are listed as inputs too.
         walker.facts[port.value.index()] =
             match (inputs.get(model.value(port.value).name()), model.constant(port.value)) {
-                (Some(value), _) => Fact::of(value, &mut symbols),
+                (Some(Given::Value(value)), _) => Fact::of(value, &mut symbols),
+                (Some(Given::TypeOf(value)), _) => Fact::of(value, &mut symbols).without_elements(),
                 (None, Some(_)) => walker.constant(port.value),
                 (None, None) => declared_fact(&declared, &mut symbols),
             };

@@ -136,6 +136,22 @@ impl Fact {
         }
     }
 
+    /// The same without knowledge of elements.
+    pub fn without_elements(self) -> Self {
+        match self {
+            Self::Tensor(fact) => TensorFact { value: None, ..fact }.into(),
+            Self::Sequence { element, items } => Self::Sequence {
+                element: Box::new(element.without_elements()),
+                items: items
+                    .map(|items| Arc::new(items.iter().cloned().map(Self::without_elements).collect())),
+            },
+            Self::Optional { element, present } => {
+                Self::Optional { element: Box::new(element.without_elements()), present }
+            }
+            other => other,
+        }
+    }
+
     /// A sequence of these elements.
     pub fn sequence(items: Vec<Fact>, symbols: &mut Symbols) -> Self {
         let element = items.split_first().map_or(Self::Unknown, |(first, rest)| {

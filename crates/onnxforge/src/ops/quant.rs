@@ -11,6 +11,9 @@ use super::kernel::number::Float;
 use super::{Array, Fact};
 use crate::ir::DType;
 
+pub(super) use linear::{Target, dequantize, dynamic_scale, quantize};
+pub(super) use product::{centered_product, product, requantize, single_number};
+
 /// The operators of this family.
 pub static OPS: &[OpDef] = &[
     OpDef::new("QuantizeLinear", Category::Conversion, infer_quantize, linear::quantize_linear),

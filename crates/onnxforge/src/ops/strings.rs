@@ -4,6 +4,7 @@ mod ngrams;
 mod pattern;
 
 use std::collections::HashSet;
+use std::ops::Range;
 
 use super::def::{Category, OpDef};
 use super::error::{OpError, invalid};
@@ -60,18 +61,13 @@ fn split(cx: &mut Eval<'_>) -> Result<Vec<Value>, OpError> {
     let x = cx.array(0)?;
     let delimiter = cx.call.text_or("delimiter", "")?;
     // A negative limit is no limit.
-    let most = cx.call.opt_int("maxsplit")?.and_then(|most| usize::try_from(most).ok());
+    let most = cx.call.opt_int("maxsplit")?.and_then(|most| usize::try_from(most).ok()).unwrap_or(usize::MAX);
+    let bytes = x.slice::<Blob>()?.iter().fold(0usize, |sum, whole| sum.saturating_add(whole.len() + 1));
+    cx.reserve::<Range<usize>>(bytes)?;
     let cut = |whole: &Blob| -> Result<Vec<Blob>, OpError> {
-        let whole_text = text(whole)?;
-        let parts = match delimiter.is_empty() {
-            true => words(whole_text, most),
-            false => whole_text
-                .splitn(most.map_or(usize::MAX, |most| most.saturating_add(1)), &delimiter)
-                .collect(),
-        };
-        let start = whole_text.as_ptr() as usize;
-        let range = |part: &str| part.as_ptr() as usize - start..part.as_ptr() as usize - start + part.len();
-        Ok(parts.into_iter().map(|part| whole.slice(range(part)).unwrap_or_default()).collect())
+        let text = text(whole)?;
+        let ranges = if delimiter.is_empty() { words(text, most) } else { between(text, &delimiter, most) };
+        Ok(ranges.into_iter().map(|range| whole.slice(range).unwrap_or_default()).collect())
     };
     let parts = x.slice::<Blob>()?.iter().map(cut).collect::<Result<Vec<_>, _>>()?;
     let counts: Vec<i64> = parts.iter().map(|parts| parts.len() as i64).collect();
@@ -87,17 +83,31 @@ fn split(cx: &mut Eval<'_>) -> Result<Vec<Value>, OpError> {
     Ok(vec![Array::strings(shape, out)?.into(), Array::new(x.shape(), counts)?.into()])
 }
 
-/// The words of a text, which whitespace separates. After `most` of them the rest is one word.
-fn words(text: &str, most: Option<usize>) -> Vec<&str> {
-    let mut found = Vec::new();
-    let mut rest = text.trim();
-    while !rest.is_empty() {
-        let end = rest.find(char::is_whitespace).filter(|_| most.is_none_or(|most| found.len() < most));
-        let (word, after) = rest.split_at(end.unwrap_or(rest.len()));
-        found.push(word);
-        rest = after.trim_start();
+/// Where the parts of a text between delimiters are. After `most` cuts the rest is one part.
+fn between(text: &str, delimiter: &str, most: usize) -> Vec<Range<usize>> {
+    let mut parts = Vec::new();
+    let mut start = 0;
+    for (at, found) in text.match_indices(delimiter).take(most) {
+        parts.push(start..at);
+        start = at + found.len();
     }
-    found
+    parts.push(start..text.len());
+    parts
+}
+
+/// Where the words of a text, which whitespace separates, are. After `most` cuts the rest is one word.
+fn words(text: &str, most: usize) -> Vec<Range<usize>> {
+    let mut words = Vec::new();
+    let end = text.trim_end().len();
+    let skip = |from: usize| end - text[from..end].trim_start().len();
+    let mut start = skip(0);
+    while start < end {
+        let rest = &text[start..end];
+        let length = rest.find(char::is_whitespace).filter(|_| words.len() < most).unwrap_or(rest.len());
+        words.push(start..start + length);
+        start = skip(start + length);
+    }
+    words
 }
 
 fn infer_normalizer(cx: &mut Infer<'_>) -> Result<(), OpError> {
@@ -168,10 +178,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_cut_and_the_rest_is_kept_whole() {
-        assert_eq!(words("  a \t b  c ", None), ["a", "b", "c"]);
-        assert_eq!(words(" a b  c ", Some(1)), ["a", "b  c"]);
-        assert_eq!(words(" a b", Some(0)), ["a b"]);
-        assert_eq!(words("  ", None), [""; 0]);
+    fn texts_are_cut_and_the_rest_is_kept_whole() {
+        let words = |text: &'static str, most| -> Vec<&str> {
+            super::words(text, most).into_iter().map(|range| &text[range]).collect()
+        };
+        assert_eq!(words("  a \t b  ç ", usize::MAX), ["a", "b", "ç"]);
+        assert_eq!(words(" a b  c ", 1), ["a", "b  c"]);
+        assert_eq!(words(" a b", 0), ["a b"]);
+        assert!(words("  ", 9).is_empty());
+        assert_eq!(between("a,,b", ",", usize::MAX), [0..1, 2..2, 3..4]);
+        assert_eq!(between("a,,b", ",", 1), [0..1, 2..4]);
+        assert_eq!(between("", ",", 9), [0..0]);
     }
 }

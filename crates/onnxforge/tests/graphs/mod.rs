@@ -203,7 +203,7 @@ impl Builder {
             })
             .collect();
         // The element types of the outputs are not known yet; any will do for our evaluator.
-        let results: Vec<String> = names.iter().map(|name| format!("float {name}")).collect();
+        let results: Vec<String> = names.iter().map(|name| format!("float[] {name}")).collect();
         write!(text, "g ({}) => ({}) {{ {line} }}", ports.join(", "), results.join(", ")).unwrap();
         let model = load(&text);
         let inputs = read.iter().map(|known| (known.name.clone(), known.array.clone().into())).collect();
@@ -229,7 +229,7 @@ impl Builder {
         let values: Vec<Known> =
             self.pool.iter().filter(|known| known.name.starts_with('v')).cloned().collect();
         let outputs: Vec<String> =
-            values.iter().map(|known| format!("{} {}", known.array.dtype().name(), known.name)).collect();
+            values.iter().map(|known| format!("{}[] {}", known.array.dtype().name(), known.name)).collect();
         let mut text = header().to_owned();
         writeln!(text, "g ({}) => ({}) {{", inputs.join(", "), outputs.join(", ")).unwrap();
         self.lines.iter().for_each(|line| writeln!(text, "  {line}").unwrap());

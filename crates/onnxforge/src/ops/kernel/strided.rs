@@ -96,7 +96,7 @@ fn fill<T: Elem>(out: &mut [T], from: &[T], first: Axis, rest: &[Axis], at: isiz
     let (low, high) = out.split_at_mut(half * row);
     let beyond = at + half as isize * first.stride;
     both(&mut || fill(low, from, Axis { dim: half, ..first }, rest, at), &mut || {
-        fill(high, from, Axis { dim: first.dim - half, ..first }, rest, beyond)
+        fill(high, from, Axis { dim: first.dim - half, ..first }, rest, beyond);
     });
 }
 

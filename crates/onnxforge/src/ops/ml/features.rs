@@ -6,7 +6,7 @@ use super::{Examples, as_declared, floats_attr};
 use crate::blob::Blob;
 use crate::ir::DType;
 use crate::ir::dim::Dim;
-use crate::ops::array::{each_elem, each_number};
+use crate::ops::array::{Elem, each_elem, each_number};
 use crate::ops::error::{OpError, invalid, unsupported};
 use crate::ops::eval::{Eval, one};
 use crate::ops::infer::Infer;
@@ -39,14 +39,19 @@ pub(super) fn extractor(cx: &mut Eval<'_>) -> Result<Vec<Value>, OpError> {
     shape.push(places.len());
     each_elem!(x, T => {
         let mut out = cx.zeros::<T>(&shape)?;
-        if !out.is_empty() {
-            let rows = out.chunks_exact_mut(places.len()).zip(x.slice::<T>()?.chunks_exact(features));
-            for (out, row) in rows {
-                out.iter_mut().zip(&places).for_each(|(out, &place)| out.clone_from(&row[place]));
-            }
-        }
+        extract(x.slice::<T>()?, features, &places, &mut out);
         one(Array::with_dtype(x.dtype(), shape, out)?)
     })
+}
+
+/// The features at these places of each row.
+fn extract<T: Elem>(x: &[T], features: usize, places: &[usize], out: &mut [T]) {
+    if out.is_empty() {
+        return;
+    }
+    for (out, row) in out.chunks_exact_mut(places.len()).zip(x.chunks_exact(features)) {
+        out.iter_mut().zip(places).for_each(|(out, &place)| out.clone_from(&row[place]));
+    }
 }
 
 pub(super) fn binarizer(cx: &mut Eval<'_>) -> Result<Vec<Value>, OpError> {
@@ -110,7 +115,7 @@ fn normalize<T: Float>(cx: &Eval<'_>, norm: &str) -> Result<Vec<Value>, OpError>
             other => return invalid(format!("the norm {other}")),
         };
         if divisor != T::ZERO {
-            row.iter_mut().for_each(|x| *x = *x / divisor);
+            row.iter_mut().for_each(|x| *x /= divisor);
         }
     }
     one(as_declared(cx, x.shape(), examples.data)?)

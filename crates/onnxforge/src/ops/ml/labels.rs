@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::blob::Blob;
 use crate::ir::DType;
-use crate::ops::array::{Buffer, each_elem};
+use crate::ops::array::{Buffer, Elem, each_elem};
 use crate::ops::call::Call;
 use crate::ops::error::{OpError, invalid};
 use crate::ops::eval::{Eval, one};
@@ -48,13 +48,17 @@ fn look_up(
     }
     let places: HashMap<Key<'_>, usize> =
         keys(table, bitwise)?.into_iter().enumerate().map(|(place, key)| (key, place)).collect();
+    let found = keys(x, bitwise)?.into_iter().map(|key| places.get(&key).copied()).collect::<Vec<_>>();
     each_elem!(values, T => {
         cx.reserve::<T>(x.len())?;
-        let (known, default) = (values.slice::<T>()?, default.slice::<T>()?);
-        let value = |key: Key<'_>| places.get(&key).map_or(&default[0], |&place| &known[place]).clone();
-        let found: Vec<T> = keys(x, bitwise)?.into_iter().map(value).collect();
+        let found = picked(values.slice::<T>()?, &default.slice::<T>()?[0], &found);
         one(Array::with_dtype(values.dtype(), x.shape(), found)?)
     })
+}
+
+/// The values at these places, and the default where there is none.
+fn picked<T: Elem>(values: &[T], default: &T, places: &[Option<usize>]) -> Vec<T> {
+    places.iter().map(|place| place.map_or(default, |place| &values[place]).clone()).collect()
 }
 
 fn infer_to(cx: &mut Infer<'_>, dtype: Option<DType>) {

@@ -29,7 +29,7 @@ fn products<T: Float>(
     let a = Matrix::new(&examples.data, examples.count, examples.features);
     gemm(&mut out, a, Matrix::transposed(coefficients, examples.features, targets), T::ONE, false, true);
     if !intercepts.is_empty() {
-        out.iter_mut().zip(intercepts.iter().cycle()).for_each(|(out, &add)| *out = *out + add);
+        out.iter_mut().zip(intercepts.iter().cycle()).for_each(|(out, &add)| *out += add);
     }
     Ok(out)
 }

@@ -104,7 +104,7 @@ fn softmax<T: Float>(scores: &mut [T]) {
     let max = largest(scores);
     scores.iter_mut().for_each(|score| *score = num_traits::Float::exp(*score - max));
     let sum = scores.iter().fold(T::ZERO, |sum, &score| sum + score);
-    scores.iter_mut().for_each(|score| *score = *score / sum);
+    scores.iter_mut().for_each(|score| *score /= sum);
 }
 
 /// The softmax of the scores that are not 0; those that are stay 0.
@@ -114,12 +114,12 @@ fn softmax_zero<T: Float>(scores: &mut [T]) {
     for score in scores.iter_mut() {
         if Number::abs(*score) > least {
             *score = num_traits::Float::exp(*score - max);
-            sum = sum + *score;
+            sum += *score;
         } else {
-            *score = *score * scale;
+            *score *= scale;
         }
     }
-    scores.iter_mut().for_each(|score| *score = *score / sum);
+    scores.iter_mut().for_each(|score| *score /= sum);
 }
 
 /// The index of the largest score; the first of several.

@@ -93,6 +93,7 @@ fn regress<T: Float>(cx: &Eval<'_>) -> Result<Vec<Value>, OpError> {
         };
         sum + rho
     };
+    cx.reserve::<T>(examples.count)?;
     let mut out: Vec<T> = (0..examples.count).map(score).collect();
     if cx.call.flag("one_class")? {
         out.iter_mut().for_each(|y| *y = if *y > T::ZERO { T::ONE } else { -T::ONE });
@@ -268,11 +269,11 @@ fn coupled<T: Float>(classes: usize, pairwise: &[T]) -> Vec<T> {
             let own = q[i * classes + i];
             let step = (pqp - qp[i]) / own;
             let scale = T::ONE + step;
-            p[i] = p[i] + step;
+            p[i] += step;
             pqp = (pqp + step * (step * own + T::from_f64(2.0) * qp[i])) / scale / scale;
             for j in 0..classes {
                 qp[j] = (qp[j] + step * q[i * classes + j]) / scale;
-                p[j] = p[j] / scale;
+                p[j] /= scale;
             }
         }
     }
@@ -320,6 +321,7 @@ fn classify<T: Float>(cx: &Eval<'_>) -> Result<Vec<Value>, OpError> {
     };
     let (mut classes, mut out) = (Vec::new(), Vec::new());
     for row in 0..examples.count {
+        cx.check_time()?;
         let x = examples.row(row);
         if machine.is_linear() {
             let mut scores = machine.linear_scores(x);

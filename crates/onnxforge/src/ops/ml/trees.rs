@@ -106,7 +106,7 @@ fn regress<T: Float>(
     let (count, scores) = scores(cx, &ensemble, targets, aggregate)?;
     let mut out: Vec<T> = scores.iter().map(|score| score.value).collect();
     if !base.is_empty() {
-        out.iter_mut().zip(base.iter().cycle()).for_each(|(out, &base)| *out = *out + base);
+        out.iter_mut().zip(base.iter().cycle()).for_each(|(out, &base)| *out += base);
     }
     out.chunks_exact_mut(targets).for_each(|scores| transform.apply(scores));
     // The newest form computes in the type of its input, the others declare 32 bits.
@@ -228,7 +228,7 @@ impl<T: Float> Jury<T> {
 
     fn decide_among_many(&self, votes: &[Score<T>], out: &mut Vec<T>) -> Result<usize, OpError> {
         let mut scores: Vec<T> = votes.iter().map(|vote| vote.value).collect();
-        scores.iter_mut().zip(&self.base).for_each(|(score, &base)| *score = *score + base);
+        scores.iter_mut().zip(&self.base).for_each(|(score, &base)| *score += base);
         // Only classes that have a vote or a base value can win.
         let candidates = votes.iter().enumerate().filter(|(_, vote)| vote.given || !self.base.is_empty());
         let best = candidates

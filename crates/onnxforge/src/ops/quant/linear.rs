@@ -111,22 +111,16 @@ fn quantize_as<T: Quantizable>(
                 saturating_code(dtype, quotient(x, scale).round_even() + zero)
             })
         }
-        DType::F8E4M3FN
-        | DType::F8E4M3FNUZ
-        | DType::F8E5M2
-        | DType::F8E5M2FNUZ
-        | DType::F4E2M1
-        | DType::F6E2M3
-        | DType::F6E3M2 => {
-            params.needs_no_zero(dtype)?;
-            let Some(encoder) = Encoder::new(dtype, target.saturate, PowerRounding::Up) else {
+        _ => {
+            // Powers of two are for scales alone.
+            let encoder = Encoder::new(dtype, target.saturate, PowerRounding::Nearest);
+            let Some(encoder) = encoder.filter(|_| dtype != DType::F8E8M0) else {
                 return invalid(format!("quantization to {dtype}"));
             };
-            params.codes(cx, dtype, x.shape(), values, |x, scale, _| {
-                encoder.encode(quotient(x, scale).to_f64())
-            })
+            params.needs_no_zero(dtype)?;
+            let encode = |x, scale, _| encoder.encode(quotient(x, scale).to_f64());
+            params.codes(cx, dtype, x.shape(), values, encode)
         }
-        other => invalid(format!("quantization to {other}")),
     }
 }
 

@@ -23,14 +23,18 @@ pub fn centered_product(
     [a, b]: [&Array; 2],
     [a_zero, b_zero]: [Option<&Array>; 2],
 ) -> Result<Array, OpError> {
+    cx.reserve::<i16>(a.len().saturating_add(b.len().saturating_mul(2)))?;
+    product(cx, &centered(a, a_zero, Lines::Rows)?, &centered(b, b_zero, Lines::Columns)?)
+}
+
+/// The product of two stacks of matrices of 16-bit integers.
+pub fn product(cx: &Eval<'_>, a: &Array, b: &Array) -> Result<Array, OpError> {
     let Stacks { shape, rows, depth, columns, pairs } = Stacks::new(a.shape(), b.shape())?;
     let mut out = cx.zeros::<i32>(&shape)?;
     if pairs.is_empty() {
         return Array::new(shape, out);
     }
-    cx.reserve::<i16>(a.len().saturating_add(b.len().saturating_mul(2)))?;
-    let a = centered(a, a_zero, Lines::Rows)?;
-    let b = columns_first(cx, centered(b, b_zero, Lines::Columns)?)?;
+    let b = columns_first(cx, b)?;
     let (a, b) = (a.slice::<i16>()?, b.slice::<i16>()?);
     let matrices = out.chunks_exact_mut(rows * columns);
     for (out, [first, second]) in matrices.zip(pairs) {
@@ -102,14 +106,14 @@ fn line_shape(shape: &[usize], params: &[usize], lines: Lines) -> Result<Vec<usi
 }
 
 /// Each matrix of the stack transposed; a vector as it is.
-fn columns_first(cx: &Eval<'_>, x: Array) -> Result<Array, OpError> {
+fn columns_first(cx: &Eval<'_>, x: &Array) -> Result<Array, OpError> {
     let rank = x.rank();
     if rank < 2 {
-        return Ok(x);
+        return Ok(x.clone());
     }
     let mut perm: Vec<usize> = (0..rank).collect();
     perm.swap(rank - 2, rank - 1);
-    transpose(&x, &perm, cx.memory())
+    transpose(x, &perm, cx.memory())
 }
 
 pub(super) fn qlinear_matmul(cx: &mut Eval<'_>) -> Result<Vec<Value>, OpError> {
@@ -117,9 +121,9 @@ pub(super) fn qlinear_matmul(cx: &mut Eval<'_>) -> Result<Vec<Value>, OpError> {
     let product = centered_product(cx, [a, b], [cx.opt_array(2)?, cx.opt_array(5)?])?;
     let (a_scale, b_scale, y_scale) = (cx.array(1)?, cx.array(4)?, cx.array(6)?);
     each_float!(y_scale, T => {
-        let y_scale = single::<T>(y_scale)?;
+        let y_scale = single_number::<T>(y_scale)?;
         if a_scale.len() == 1 && b_scale.len() == 1 {
-            let factor = single::<T>(a_scale)? * single::<T>(b_scale)? / y_scale;
+            let factor = single_number::<T>(a_scale)? * single_number::<T>(b_scale)? / y_scale;
             return one(requantize(cx, &product, Spread::whole(), &[factor], cx.array(7)?)?);
         }
         cx.reserve::<[T; 2]>(product.len())?;
@@ -162,7 +166,7 @@ pub(super) fn qlinear_conv(cx: &mut Eval<'_>) -> Result<Vec<Value>, OpError> {
     };
     let (x_scale, w_scale, y_scale) = (cx.array(1)?, cx.array(4)?, cx.array(6)?);
     each_float!(y_scale, T => {
-        let (x_scale, y_scale) = (single::<T>(x_scale)?, single::<T>(y_scale)?);
+        let (x_scale, y_scale) = (single_number::<T>(x_scale)?, single_number::<T>(y_scale)?);
         let factors: Vec<T> = floats::<T>(w_scale)?.into_iter().map(|w| x_scale * w / y_scale).collect();
         let spread = Spread::new(sums.shape(), w_scale.shape(), 1, 0)?;
         one(requantize(cx, &sums, spread, &factors, cx.array(7)?)?)
@@ -185,7 +189,7 @@ fn with_bias(sums: Array, bias: &Array) -> Result<Array, OpError> {
 }
 
 /// The single number of a tensor.
-pub fn single<T: Quantizable>(array: &Array) -> Result<T, OpError> {
+pub fn single_number<T: Quantizable>(array: &Array) -> Result<T, OpError> {
     match floats::<T>(array)?[..] {
         [value] => Ok(value),
         _ => unsupported(format!("quantization parameters of shape {:?} here", array.shape())),
@@ -201,8 +205,8 @@ pub fn requantize<T: Quantizable>(
     zero: &Array,
 ) -> Result<Array, OpError> {
     match zero.dtype() {
-        DType::U8 => requantize_as::<T, u8>(cx, sums, spread, factors, single(zero)?),
-        DType::I8 => requantize_as::<T, i8>(cx, sums, spread, factors, single(zero)?),
+        DType::U8 => requantize_as::<T, u8>(cx, sums, spread, factors, single_number(zero)?),
+        DType::I8 => requantize_as::<T, i8>(cx, sums, spread, factors, single_number(zero)?),
         _ => Err(unsupported_type(zero)),
     }
 }

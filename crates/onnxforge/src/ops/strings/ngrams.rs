@@ -163,7 +163,7 @@ fn count<K: Hash + Eq + Copy>(
                 let Some(&next) = pool.steps.get(&(node, item)) else { break };
                 node = next;
                 if let Some(ngram) = pool.ends[node].filter(|_| index + 1 >= shortest) {
-                    counts[ngram] += 1;
+                    counts[ngram] = counts[ngram].saturating_add(1);
                 }
             }
         }

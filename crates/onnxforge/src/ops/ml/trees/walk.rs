@@ -139,7 +139,7 @@ impl<T: Float> Ensemble<T> {
         }
         if aggregate == Aggregate::Average {
             let trees = T::from_f64(self.roots.len() as f64);
-            scores.iter_mut().for_each(|score| score.value = score.value / trees);
+            scores.iter_mut().for_each(|score| score.value /= trees);
         }
         Ok(())
     }
