@@ -140,8 +140,15 @@ fn data_set(model: &Model, data: &Path, tolerance: [f64; 2]) -> Outcome {
 
 /// Whether the first input says how large the result is, as the first input of a Range does.
 fn takes_sizes(model: &Model) -> bool {
-    let sizes =
-        ["ConstantOfShape", "Range", "HannWindow", "HammingWindow", "BlackmanWindow", "MelWeightMatrix"];
+    let sizes = [
+        "ConstantOfShape",
+        "Range",
+        "HannWindow",
+        "HammingWindow",
+        "BlackmanWindow",
+        "MelWeightMatrix",
+        "Loop",
+    ];
     let name = model.scope(model.main()).name().map(|name| name.to_lowercase()).unwrap_or_default();
     let named = |op: &&str| name.contains(&op.to_lowercase());
     sizes.iter().any(|op| named(op) || model.nodes().any(|(_, node)| node.op().is(op)))

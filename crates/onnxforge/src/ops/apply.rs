@@ -11,6 +11,9 @@ use super::value::Value;
 use crate::ir::dim::Symbols;
 use crate::ir::{DType, Node, ScopeId};
 
+/// Operators that ONNX Runtime had in the standard domain before the standard did, with the meaning that they have now.
+const EARLY: &[&str] = &["LayerNormalization"];
+
 /// The call that a node makes, when the table knows its operator. `opset` is the version of the operator's domain that
 /// holds where the node stands.
 pub fn call<'a>(node: &'a Node, opset: Option<i64>, bindings: Option<&'a Bindings>) -> Option<Call<'a>> {
@@ -19,6 +22,12 @@ pub fn call<'a>(node: &'a Node, opset: Option<i64>, bindings: Option<&'a Binding
     let opset = opset.unwrap_or(1);
     let signature = match signature(&op.domain, &op.name, opset) {
         Lookup::Found(signature) | Lookup::Deprecated(signature) => Some(signature),
+        Lookup::TooNew { first } if EARLY.contains(&&*op.name) => {
+            match signature(&op.domain, &op.name, first.into()) {
+                Lookup::Found(signature) => Some(signature),
+                _ => return None,
+            }
+        }
         Lookup::TooNew { .. } => return None,
         Lookup::UnknownOp | Lookup::UnknownDomain => None,
     };

@@ -48,7 +48,7 @@ pub static OPS: &[OpDef] = &[
     OpDef::new("SVMClassifier", Category::NeuralLayer, svm::infer_classifier, svm::classifier).of(ML),
     OpDef::new("SVMRegressor", Category::NeuralLayer, svm::infer_regressor, svm::regressor).of(ML),
     OpDef::new("Scaler", Category::Math, same_shape, features::scaler).of(ML),
-    OpDef::new("TreeEnsemble", Category::NeuralLayer, trees::infer_ensemble, trees::ensemble)
+    OpDef::new("TreeEnsemble", Category::NeuralLayer, trees::infer_regressor, trees::ensemble)
         .of(ML)
         .widening(),
     OpDef::new("TreeEnsembleClassifier", Category::NeuralLayer, trees::infer_classifier, trees::classifier)

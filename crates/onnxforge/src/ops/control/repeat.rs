@@ -2,14 +2,19 @@
 
 use super::carried::{Settled, Turns};
 use super::{Rows, split_outputs, take_values};
-use crate::ir::DType;
 use crate::ir::dim::Dim;
+use crate::ir::{DType, ScopeId};
 use crate::ops::array::Array;
 use crate::ops::error::{OpError, unsupported};
 use crate::ops::eval::Eval;
 use crate::ops::fact::{Fact, Known, TensorFact};
 use crate::ops::infer::Infer;
 use crate::ops::value::Value;
+
+/// A loop of no more turns than this is followed turn by turn.
+const MAX_TURNS: i64 = 16;
+/// From so many symbols on, no loop is followed turn by turn: short loops in short loops would take too long.
+const MAX_SYMBOLS: usize = 1 << 14;
 
 /// Inputs of the node and of the body before the values that are carried: a number and a condition.
 const BEFORE: usize = 2;
@@ -45,6 +50,8 @@ pub fn run_loop(cx: &mut Eval<'_>) -> Result<Vec<Value>, OpError> {
 /// The condition is true in the body: without that, there would be no turn.
 pub fn infer_loop(cx: &mut Infer<'_>) -> Result<(), OpError> {
     let body = cx.call.graph("body")?;
+    let followed = follow(cx, body)?;
+    // What is known of values inside the body has to hold in every turn, whatever was found out turn by turn.
     let turns = Turns::enter(cx);
     let initial: Vec<Fact> = (BEFORE..cx.input_count()).map(|index| cx.fact(index).clone()).collect();
     let count = initial.len();
@@ -65,15 +72,62 @@ pub fn infer_loop(cx: &mut Infer<'_>) -> Result<(), OpError> {
         let fact = turns.stacked(cx, fact, number.clone(), |_| Ok(0))?;
         cx.set(index - 1, fact);
     }
+    for (index, fact) in followed.into_iter().flatten().enumerate() {
+        cx.set(index, fact);
+    }
     Ok(())
+}
+
+/// Facts about the outputs of a loop whose few turns are known, found by inferring the body once for each.
+fn follow(cx: &mut Infer<'_>, body: ScopeId) -> Result<Option<Vec<Fact>>, OpError> {
+    let most = match cx.ints(0).as_deref() {
+        Some(&[most @ 1..=MAX_TURNS]) if cx.symbols.len() < MAX_SYMBOLS => most,
+        _ => return Ok(None),
+    };
+    if cx.has(1) && truth(cx.fact(1)) != Some(true) {
+        return Ok(None);
+    }
+    let mut carried: Vec<Fact> = (BEFORE..cx.input_count()).map(|index| cx.fact(index).clone()).collect();
+    let mut scanned: Vec<Fact> = Vec::new();
+    let mut count = 0;
+    for turn in 0..most {
+        let mut inputs: Vec<Fact> = vec![
+            TensorFact::constant(Array::scalar(turn)).into(),
+            TensorFact::constant(Array::scalar(true)).into(),
+        ];
+        inputs.extend(carried.iter().cloned());
+        let outputs = cx.body(body, inputs)?;
+        let Some(goes_on) = outputs.first().and_then(truth) else { return Ok(None) };
+        let rows = outputs.get(1 + carried.len()..).unwrap_or_default().to_vec();
+        scanned = match turn {
+            0 => rows,
+            _ => scanned.iter().zip(&rows).map(|(all, row)| all.join(row, cx.symbols)).collect(),
+        };
+        carried = outputs.into_iter().skip(1).take(carried.len()).collect();
+        count = turn + 1;
+        if !goes_on {
+            break;
+        }
+    }
+    let stacked = scanned.into_iter().map(|row| match row {
+        Fact::Tensor(TensorFact { dtype, shape: Some(shape), .. }) => {
+            let shape = [vec![Dim::from(count)], shape].concat();
+            TensorFact { dtype, shape: Some(shape), value: None }.into()
+        }
+        other => other.without_elements(),
+    });
+    Ok(Some(carried.into_iter().chain(stacked).collect()))
+}
+
+fn truth(fact: &Fact) -> Option<bool> {
+    match fact.tensor()?.ints()?[..] {
+        [truth] => Some(truth != 0),
+        _ => None,
+    }
 }
 
 /// How many turns there are, if only their number ends the loop and it is known.
 fn turn_count(cx: &Infer<'_>, condition_after: Option<&Fact>) -> Option<Dim> {
-    let truth = |fact: &Fact| match fact.tensor()?.ints()?[..] {
-        [truth] => Some(truth != 0),
-        _ => None,
-    };
     let before = if cx.has(1) { truth(cx.fact(1)) } else { Some(true) };
     if before == Some(false) {
         return Some(Dim::ZERO);

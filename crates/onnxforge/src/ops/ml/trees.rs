@@ -23,10 +23,6 @@ pub(super) fn infer_regressor(cx: &mut Infer<'_>) -> Result<(), OpError> {
     set_scores(cx, 0, targets)
 }
 
-pub(super) fn infer_ensemble(cx: &mut Infer<'_>) -> Result<(), OpError> {
-    infer_regressor(cx)
-}
-
 pub(super) fn infer_classifier(cx: &mut Infer<'_>) -> Result<(), OpError> {
     let labels = Labels::new(&cx.call, "classlabels_int64s", "classlabels_strings")?;
     cx.set_dtype(0, labels.dtype());
@@ -83,10 +79,10 @@ pub(super) fn ensemble(cx: &mut Eval<'_>) -> Result<Vec<Value>, OpError> {
     let (targets, transform) =
         (checked_targets(&cx.call)?, Transform::numbered(cx.call.int("post_transform")?)?);
     if cx.array(0)?.dtype() == DType::F64 {
-        let sums = regress::<f64>(cx, build::linked(&cx.call, targets)?, targets, aggregate, transform)?;
-        return Ok(sums);
+        regress::<f64>(cx, build::linked(&cx.call, targets)?, targets, aggregate, transform)
+    } else {
+        regress::<f32>(cx, build::linked(&cx.call, targets)?, targets, aggregate, transform)
     }
-    regress::<f32>(cx, build::linked(&cx.call, targets)?, targets, aggregate, transform)
 }
 
 fn regress<T: Float>(

@@ -70,6 +70,9 @@ fn compute<T: Float>(cx: &Eval<'_>) -> Result<Vec<Value>, OpError> {
     if new.keys != new.queries {
         return unsupported("grouped attention to another sequence");
     }
+    if new.value_head != new.head {
+        return invalid(format!("keys of {} features and values of {}", new.head, new.value_head));
+    }
     let (q, k) = match cx.call.flag("do_rotary")? {
         true => {
             let caches = Caches::<T>::new(cx.array(7)?, cx.array(8)?)?;
@@ -94,9 +97,13 @@ fn compute<T: Float>(cx: &Eval<'_>) -> Result<Vec<Value>, OpError> {
 fn parts(cx: &Eval<'_>) -> Result<(Array, Array, Array), OpError> {
     let (heads, kv_heads) = (count_attr(&cx.call, "num_heads")?, count_attr(&cx.call, "kv_num_heads")?);
     let query = cx.array(0)?;
-    if let (Some(key), Some(value)) = (cx.opt_array(1)?, cx.opt_array(2)?) {
-        let split = |x: &Array, heads| split_heads(cx, x, heads);
-        return Ok((split(query, heads)?, split(key, kv_heads)?, split(value, kv_heads)?));
+    match (cx.opt_array(1)?, cx.opt_array(2)?) {
+        (Some(key), Some(value)) => {
+            let split = |x: &Array, heads| split_heads(cx, x, heads);
+            return Ok((split(query, heads)?, split(key, kv_heads)?, split(value, kv_heads)?));
+        }
+        (None, None) => {}
+        _ => return invalid("keys or values alone"),
     }
     let all = split_heads(cx, query, heads + 2 * kv_heads)?;
     let &[batch, _, positions, head] = all.shape() else { return invalid("queries without three axes") };
