@@ -13,7 +13,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use onnxforge::eval::{Options, RunError, Session, stored};
-use onnxforge::infer::{Given, Inference};
+use onnxforge::infer::{self, Given, Inference};
 use onnxforge::io::{LoadOptions, load};
 use onnxforge::ir::value::Def;
 use onnxforge::ir::{DType, Model};
@@ -122,7 +122,7 @@ fn data_set(model: &Model, data: &Path, tolerance: [f64; 2]) -> Outcome {
     let given = given.collect();
     let mut known = true;
     for given in [HashMap::new(), given] {
-        let inference = Inference::given(model, &given);
+        let inference = Inference::with(model, &infer::Options { given, may_be_empty: true });
         if let Some(conflict) = inference.conflicts().first() {
             return Outcome::Wrong(format!("infer: {}", conflict.kind));
         }

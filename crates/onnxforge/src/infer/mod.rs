@@ -16,6 +16,17 @@ use crate::ops::{Fact, OpError, TensorFact, Value};
 use crate::proto::Str;
 use crate::proto::schema::{Dimension, TensorShapeProto, TensorType, TypeProto, ValueInfoProto};
 
+/// What is assumed of the inputs of the graph.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// What is known beforehand, by name.
+    pub given: HashMap<Str, Given>,
+    /// Any symbolic dimension may be 0. Without this, dimensions of inputs are at least 1, except along axes on which an
+    /// input is concatenated to something: a cache may start empty. Shapes that are computed for a Reshape often cannot
+    /// be told without the assumption, because a 0 there means something else.
+    pub may_be_empty: bool,
+}
+
 /// What is known of an input beforehand.
 #[derive(Clone, Debug)]
 pub enum Given {
@@ -67,12 +78,12 @@ pub enum ConflictKind {
 impl Inference {
     /// Everything that follows about the values of `model`.
     pub fn of(model: &Model) -> Self {
-        Self::given(model, &HashMap::new())
+        Self::with(model, &Options::default())
     }
 
-    /// The same, when something is known of inputs of the graph beforehand, by name.
-    pub fn given(model: &Model, inputs: &HashMap<Str, Given>) -> Self {
-        walk::walk(model, inputs)
+    /// The same, under other assumptions.
+    pub fn with(model: &Model, options: &Options) -> Self {
+        walk::walk(model, options)
     }
 
     /// What is known of a value.

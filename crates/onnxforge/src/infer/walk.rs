@@ -1,13 +1,13 @@
 //! The walk over a model, node by node, into bodies and functions.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
-use super::{Conflict, ConflictKind, Given, Inference, declared_fact};
+use super::{Conflict, ConflictKind, Given, Inference, Options, declared_fact};
 use crate::eval::{bindings, functions};
-use crate::ir::dim::Symbols;
+use crate::ir::dim::{Dim, Symbols};
 use crate::ir::id::Id;
 use crate::ir::types::DeclaredDim;
-use crate::ir::value::Def;
+use crate::ir::value::{Def, Use};
 use crate::ir::{Model, NodeId, Op, ScopeId, Type, ValueId};
 use crate::ops::apply::{self, NoBodies, Settings};
 use crate::ops::array::Array;
@@ -17,7 +17,6 @@ use crate::ops::eval::Memory;
 use crate::ops::fact::Known;
 use crate::ops::infer::InferScope;
 use crate::ops::{Fact, OpError, TensorFact, Value};
-use crate::proto::Str;
 
 /// Constants with more elements than this are known by type and shape only.
 const MAX_CONSTANT: usize = 4096;
@@ -26,7 +25,7 @@ const FOLD_MEMORY: u64 = 256 * 1024;
 /// Deepest nesting of function calls.
 const MAX_CALLS: usize = 64;
 
-pub fn walk(model: &Model, inputs: &HashMap<Str, Given>) -> Inference {
+pub fn walk(model: &Model, options: &Options) -> Inference {
     let last = model.values().map(|(id, _)| id.index() + 1).max().unwrap_or(0);
     let mut walker = Walker {
         model,
@@ -41,7 +40,7 @@ pub fn walk(model: &Model, inputs: &HashMap<Str, Given>) -> Inference {
         let declared = port.declared();
         // The constants of a model below IR 4 are listed as inputs too.
         walker.facts[port.value.index()] =
-            match (inputs.get(model.value(port.value).name()), model.constant(port.value)) {
+            match (options.given.get(model.value(port.value).name()), model.constant(port.value)) {
                 (Some(Given::Value(value)), _) => Fact::of(value, &mut symbols),
                 (Some(Given::TypeOf(value)), _) => Fact::of(value, &mut symbols).without_elements(),
                 (None, Some(_)) => walker.constant(port.value),
@@ -49,6 +48,9 @@ pub fn walk(model: &Model, inputs: &HashMap<Str, Given>) -> Inference {
             };
     }
     let input_symbols = symbols.len();
+    if !options.may_be_empty {
+        walker.assume_elements(&mut symbols);
+    }
     walker.nodes(model.main(), &mut symbols);
     let mut conflicts = walker.conflicts;
     // A body may be walked several times; what is found twice is one contradiction.
@@ -68,6 +70,29 @@ struct Walker<'m> {
 }
 
 impl Walker<'_> {
+    /// Raises the lower bound of the inputs' dimensions to 1, except along axes on which an input is concatenated.
+    fn assume_elements(&self, symbols: &mut Symbols) {
+        let (mut all, mut grow) = (BTreeSet::new(), BTreeSet::new());
+        for port in self.model.scope(self.model.main()).inputs() {
+            let Some(shape) = self.facts[port.value.index()].tensor().and_then(|fact| fact.shape.as_ref())
+            else {
+                continue;
+            };
+            all.extend(shape.iter().flat_map(Dim::symbols));
+            for used in self.model.value(port.value).uses() {
+                let Use::Input { node, .. } = *used else { continue };
+                let node = self.model.node(node);
+                if node.op().is("Concat")
+                    && let Some(axis) = node.attr_int("axis")
+                    && let Ok(axis) = crate::ops::call::axis(axis, shape.len())
+                {
+                    grow.extend(shape[axis].symbols());
+                }
+            }
+        }
+        all.difference(&grow).for_each(|symbol| symbols.raise_lower(*symbol, 1));
+    }
+
     fn constant(&self, id: ValueId) -> Fact {
         let tensor = match self.model.value(id).def() {
             Def::Constant { constant, .. } | Def::Input { default: Some(constant), .. } => constant.dense(),
@@ -231,7 +256,7 @@ fn fold(call: Call<'_>, inputs: &[Option<Fact>]) -> Option<Vec<Value>> {
 fn settle(fact: &mut Fact) {
     let Fact::Tensor(tensor) = fact else { return };
     let Some(Known::Dims(dims)) = &tensor.value else { return };
-    let numbers: Option<Vec<i64>> = dims.iter().map(crate::ir::dim::Dim::as_const).collect();
+    let numbers: Option<Vec<i64>> = dims.iter().map(Dim::as_const).collect();
     let (Some(numbers), Some(shape)) = (numbers, tensor.static_shape()) else { return };
     let array = match tensor.dtype {
         Some(crate::ir::DType::I64) => Array::new(shape, numbers),
@@ -256,7 +281,7 @@ fn contradicts(declared: &Type, fact: &Fact) -> bool {
         (Type::Tensor(dtype, shape), Fact::Tensor(fact)) => {
             let types = matches!((dtype, fact.dtype), (Some(a), Some(b)) if *a != b);
             let (Some(declared), Some(inferred)) = (shape, &fact.shape) else { return types };
-            let differ = |(declared, inferred): (&DeclaredDim, &crate::ir::dim::Dim)| matches!((declared, inferred.as_const()), (DeclaredDim::Size(a), Some(b)) if *a as i64 != b);
+            let differ = |(declared, inferred): (&DeclaredDim, &Dim)| matches!((declared, inferred.as_const()), (DeclaredDim::Size(a), Some(b)) if *a as i64 != b);
             types || declared.len() != inferred.len() || declared.iter().zip(inferred).any(differ)
         }
         (Type::Sequence(element), Fact::Sequence { element: fact, .. })
