@@ -2,7 +2,7 @@
 
     python tests/python/backend_cases.py DIR
 
-DIR/SUITE/CASE/ gets model.onnx, test_data_set_N/input_N.pb and output_N.pb, and tolerance.txt (relative, absolute).
+The cases of contrib_cases.py, whose reference is ONNX Runtime, go there too. DIR/SUITE/CASE/ gets model.onnx, test_data_set_N/input_N.pb and output_N.pb, and tolerance.txt (relative, absolute).
 """
 
 import shutil
@@ -104,5 +104,8 @@ if __name__ == "__main__":
     shutil.rmtree(target, ignore_errors=True)
     partial = target.with_name(target.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
+    import contrib_cases
+
     write_all(partial)
+    contrib_cases.write_all(partial)
     partial.rename(target)

@@ -60,10 +60,9 @@ enum Entry {
 ///
 /// A 0 in the target copies a dimension of the input (unless `allowzero`), so an entry `e` that may be 0 is not simply a
 /// size. It is taken for one when it is provably positive, when the input's dimension is provably 0 wherever `e` is, or
-/// when the product of all entries is the number of elements by algebra. In the last case, a run in which just one entry
-/// is 0 has no elements, the entries around it are positive, and so the dimension that is copied must be 0, too: the size
-/// is right. What remains are runs in which *two* entries are 0 at once; there, the extent of an axis of a tensor without
-/// elements may be another one than is said here.
+/// when the product of all entries is the number of elements by algebra and all others are provably positive. In the last
+/// case, a run in which the entry is 0 has no elements, the entries around it are positive, and so the dimension that is
+/// copied must be 0, too: the size is right.
 pub fn infer_reshape(cx: &mut Infer<'_>) -> Result<(), OpError> {
     if follow(cx, &[0]) {
         return Ok(());
@@ -83,7 +82,7 @@ pub fn infer_reshape(cx: &mut Infer<'_>) -> Result<(), OpError> {
     });
     let mut entries = entries.collect::<Result<Vec<_>, _>>()?;
     let total = from.and_then(Dim::product);
-    settle_copies(&mut entries, total.as_ref());
+    settle_copies(&mut entries, total.as_ref(), cx.symbols);
     let shape = complete(cx, entries, total)?;
     cx.set_shape(0, shape);
     Ok(())
@@ -138,15 +137,18 @@ fn vanishes_with(dim: &Dim, entry: &Dim, symbols: &Symbols) -> bool {
     rest.provably_different(&Dim::ZERO, symbols)
 }
 
-/// Takes entries for sizes when their product is the number of elements, and for unknown when it is not.
-fn settle_copies(entries: &mut [Entry], total: Option<&Dim>) {
+/// Takes the entry that may be 0 for a size when the product of all is the number of elements; entries for unknown when it
+/// is not, or when several may be 0.
+fn settle_copies(entries: &mut [Entry], total: Option<&Dim>, symbols: &Symbols) {
     let size = |entry: &Entry| match entry {
         Entry::Size(dim) | Entry::SizeOrCopy(dim) => Some(dim.clone()),
         Entry::Rest | Entry::Unknown => None,
     };
     let sizes: Option<Vec<Dim>> = entries.iter().map(size).collect();
+    let may_vanish = |dim: &&Dim| !dim.provably_positive(symbols);
+    let alone = sizes.as_ref().is_some_and(|sizes| sizes.iter().filter(may_vanish).count() <= 1);
     let product = sizes.and_then(|sizes| Dim::product(&sizes));
-    let accounts_for_all = product.is_some() && product.as_ref() == total;
+    let accounts_for_all = alone && product.is_some() && product.as_ref() == total;
     for entry in entries {
         if let Entry::SizeOrCopy(dim) = entry {
             *entry = if accounts_for_all { Entry::Size(dim.clone()) } else { Entry::Unknown };
