@@ -292,7 +292,7 @@ mod tests {
         };
         assert_eq!(compared("GreaterOrEqual", "0, 3, 0"), ["1", "1", "1"]);
         assert_eq!(compared("Less", "0, 4, 0"), ["0", "1", "0"]);
-        let unknown = compared("Greater", "0, 3, -1");
+        let unknown = compared("Greater", "1, 3, -1");
         assert_eq!((&unknown[1], &unknown[2]), (&"0".to_owned(), &"1".to_owned()));
         assert!(unknown[0].starts_with('?'));
         assert_eq!(elements("b = Equal(s, s) n = Not(b) o = Or(n, b) y = Xor(o, n)"), ["1", "1", "1"]);
