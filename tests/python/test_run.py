@@ -114,4 +114,4 @@ def test_budgets_hold(forge, tmp_path):
       y = Loop <body = b (int64 i, bool k, int64 v) => (bool k2, int64 w) { k2 = Identity (k)  w = Add (v, i) }> (, c, x)
     }"""
     path = parsed(text, tmp_path / "endless.onnx")
-    forge("run", path, "--timeout", "0.2").refused("Loop", "time")
+    forge("run", path, "--timeout", "0.2").refused("endless.onnx", "time budget")
