@@ -39,7 +39,7 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`mmap`], [`blob`], [`progress`] | mapped files, shared byte ranges, reports about long work |
+//! | [`mmap`], [`blob`], [`progress`], [`random`] | mapped files, shared byte ranges, reports about long work, random numbers |
 //! | [`proto`] | bytes to messages and back |
 //! | [`ir`] | the model in memory, and [`ir::edit`], the only way to change it |
 //! | [`io`] | messages to models and back, external data, atomic files |
@@ -64,5 +64,6 @@ pub mod ops;
 pub mod passes;
 pub mod progress;
 pub mod proto;
+pub mod random;
 pub mod redact;
 pub mod text;

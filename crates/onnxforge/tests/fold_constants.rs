@@ -10,10 +10,10 @@ use common::memory::{Counting, peak};
 use onnxforge::eval::{Options, Session};
 use onnxforge::io::load_bytes;
 use onnxforge::ir::{Accuracy, Model};
-use onnxforge::ops::kernel::random::Random;
 use onnxforge::ops::{Array, Value};
 use onnxforge::passes::fold_constants::{Policy, Report, Skip, fold_constants};
 use onnxforge::proto::wire;
+use onnxforge::random::Random;
 use onnxforge::text;
 
 #[global_allocator]

@@ -11,8 +11,8 @@ use crate::ir::dtype::Kind;
 use crate::ir::types::DeclaredDim;
 use crate::ir::value::{Def, Use};
 use crate::ir::{DType, Model, Type, ValueId};
-use crate::ops::kernel::random::Random;
 use crate::ops::{Array, OpError, Value};
+use crate::random::Random;
 
 /// How inputs are made up.
 #[derive(Clone, Debug)]

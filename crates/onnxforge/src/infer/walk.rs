@@ -33,7 +33,6 @@ pub fn walk(model: &Model, options: &Options) -> Inference {
         facts: vec![Fact::Unknown; last],
         conflicts: Vec::new(),
         bindings: Vec::new(),
-        quiet: 0,
     };
     let mut symbols = Symbols::default();
     for port in model.scope(model.main()).inputs() {
@@ -65,8 +64,6 @@ struct Walker<'m> {
     facts: Vec<Fact>,
     conflicts: Vec<Conflict>,
     bindings: Vec<Bindings>,
-    /// Above 0 while a body is walked with facts that are only tried out.
-    quiet: usize,
 }
 
 impl Walker<'_> {
@@ -195,8 +192,7 @@ impl Walker<'_> {
             self.conflict(node, ConflictKind::Declared { value: id, name, declared, inferred });
             return fact;
         }
-        let known =
-            super::super::ops::find(&self.model.node(node).op().domain, &self.model.node(node).op().name);
+        let known = crate::ops::find(&self.model.node(node).op().domain, &self.model.node(node).op().name);
         match fact {
             Fact::Unknown if known.is_none() => declared_fact(&declared, symbols),
             fact => fact,
@@ -204,9 +200,7 @@ impl Walker<'_> {
     }
 
     fn conflict(&mut self, node: NodeId, kind: ConflictKind) {
-        if self.quiet == 0 {
-            self.conflicts.push(Conflict { node, kind });
-        }
+        self.conflicts.push(Conflict { node, kind });
     }
 }
 

@@ -78,7 +78,7 @@ impl Heads {
         let q = Matrix::new(&scaled, rows, self.head_size);
         let k = Matrix::transposed(self.k.slice::<T>()?, self.head_size, self.keys);
         let [q_step, k_step] = [rows * self.head_size, self.keys * self.head_size];
-        batched(&mut scores, q, k, &self.offsets(cx, q_step, k_step)?);
+        batched(&mut scores, q, k, T::ONE, &self.offsets(cx, q_step, k_step)?);
         Ok(scores)
     }
 
@@ -92,7 +92,7 @@ impl Heads {
             let values = to_float::<T>(&self.v)?;
             let v = Matrix::new(values.slice::<T>()?, self.keys, self.v_head_size);
             let [w_step, v_step] = [rows * self.keys, self.keys * self.v_head_size];
-            batched(&mut out, weights, v, &self.offsets(cx, w_step, v_step)?);
+            batched(&mut out, weights, v, T::ONE, &self.offsets(cx, w_step, v_step)?);
         }
         Array::new(shape, out)
     }

@@ -2,6 +2,7 @@
 
 mod einsum;
 
+use super::array::each_wide;
 use super::array::{Array, each_float};
 use super::call::Call;
 use super::def::{Category, OpDef};
@@ -13,7 +14,6 @@ use super::kernel::number::Number;
 use super::kernel::product::{Product, matmul};
 use super::kernel::shape::broadcast;
 use super::kernel::strided::expand;
-use super::kernel::wide::each_wide;
 use super::value::Value;
 
 /// The operators of this family.
@@ -45,7 +45,7 @@ fn infer_matmul(cx: &mut Infer<'_>) -> Result<(), OpError> {
 
 fn eval_matmul(cx: &mut Eval<'_>) -> Result<Vec<Value>, OpError> {
     let (a, b) = (cx.array(0)?, cx.array(1)?);
-    each_wide!(a, T => one(matmul::<T>(a, b, cx.memory())?))
+    each_wide!(a, T => one(matmul::<T>(a, b, T::ONE, cx.memory())?))
 }
 
 /// Whether each operand of a Gemm stands transposed.

@@ -9,6 +9,7 @@ use super::kernel::convert::{Rounding, convert};
 use super::value::Value;
 use crate::ir::DType;
 use crate::ir::dim::Dim;
+use crate::random::Random;
 
 /// The operators of this family.
 pub static OPS: &[OpDef] = &[
@@ -24,43 +25,20 @@ pub static OPS: &[OpDef] = &[
     OpDef::new("Bernoulli", Category::Math, infer_like, bernoulli).random().elementwise(),
 ];
 
-/// The generator SplitMix64.
-struct Generator(u64);
-
-impl Generator {
-    /// Begins with the node's attribute `seed`, or with what the run gives the node.
-    fn new(cx: &Eval<'_>) -> Result<Self, OpError> {
-        Ok(Self(cx.call.opt_float("seed")?.map_or(cx.seed, |seed| u64::from(seed.to_bits()))))
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// Evenly between 0 and 1, which is left out.
-    fn unit(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1u64 << 53) as f64
-    }
-
-    /// With mean 0 and deviation 1, by Box and Muller.
-    fn normal(&mut self) -> f64 {
-        let (radius, angle) = ((-2.0 * (1.0 - self.unit()).ln()).sqrt(), std::f64::consts::TAU * self.unit());
-        radius * angle.cos()
-    }
+/// A generator that begins with the node's attribute `seed`, or with what the run gives the node.
+fn generator(cx: &Eval<'_>) -> Result<Random, OpError> {
+    Ok(Random::new(cx.call.opt_float("seed")?.map_or(cx.seed, |seed| u64::from(seed.to_bits()))))
 }
 
 /// Draws one number, given two attributes.
-type Distribution = (fn(&mut Generator, [f64; 2]) -> f64, [&'static str; 2]);
+type Distribution = (fn(&mut Random, [f64; 2]) -> f64, [&'static str; 2]);
 
 fn normal() -> Distribution {
     (|random, [mean, scale]| mean + scale * random.normal(), ["mean", "scale"])
 }
 
 fn uniform() -> Distribution {
-    (|random, [low, high]| low + (high - low) * random.unit(), ["low", "high"])
+    (|random, [low, high]| low + (high - low) * random.uniform(), ["low", "high"])
 }
 
 fn drawn(
@@ -70,7 +48,7 @@ fn drawn(
     (draw, attributes): Distribution,
 ) -> Result<Vec<Value>, OpError> {
     let parameters = [cx.call.float(attributes[0])?.into(), cx.call.float(attributes[1])?.into()];
-    let mut random = Generator::new(cx)?;
+    let mut random = generator(cx)?;
     let mut numbers = cx.zeros::<f64>(shape)?;
     numbers.iter_mut().for_each(|number| *number = draw(&mut random, parameters));
     one(convert(&Array::new(shape, numbers)?, dtype, Rounding::default(), cx.memory())?)
@@ -116,8 +94,9 @@ fn bernoulli(cx: &mut Eval<'_>) -> Result<Vec<Value>, OpError> {
     let x = cx.array(0)?;
     let dtype = cx.call.dtype("dtype")?.unwrap_or(x.dtype());
     cx.reserve::<f64>(x.len())?;
-    let mut random = Generator::new(cx)?;
-    let drawn = x.to_f64s()?.into_iter().map(|probability| u8::from(random.unit() < probability)).collect();
+    let mut random = generator(cx)?;
+    let drawn =
+        x.to_f64s()?.into_iter().map(|probability| u8::from(random.uniform() < probability)).collect();
     one(convert(&Array::new::<u8>(x.shape(), drawn)?, dtype, Rounding::default(), cx.memory())?)
 }
 
@@ -145,7 +124,7 @@ fn multinomial(cx: &mut Eval<'_>) -> Result<Vec<Value>, OpError> {
     let dtype = cx.call.dtype("dtype")?.unwrap_or(DType::I32);
     cx.reserve::<f64>(x.len())?;
     let logarithms = x.to_f64s()?;
-    let mut random = Generator::new(cx)?;
+    let mut random = generator(cx)?;
     let mut drawn = cx.zeros::<i64>(&[batch, samples])?;
     for (row, drawn) in logarithms.chunks_exact(classes).zip(drawn.chunks_exact_mut(samples.max(1))) {
         let largest = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -158,27 +137,9 @@ fn multinomial(cx: &mut Eval<'_>) -> Result<Vec<Value>, OpError> {
             })
             .collect();
         for class in drawn {
-            let at = random.unit() * total;
+            let at = random.uniform() * total;
             *class = below.partition_point(|&end| end <= at).min(classes - 1) as i64;
         }
     }
     one(convert(&Array::new([batch, samples], drawn)?, dtype, Rounding::default(), cx.memory())?)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_have_their_distribution() {
-        let mut random = Generator(1);
-        let count = 100_000;
-        let mean = |numbers: &[f64]| numbers.iter().sum::<f64>() / f64::from(count);
-        let uniform: Vec<f64> = (0..count).map(|_| random.unit()).collect();
-        assert!(uniform.iter().all(|x| (0.0..1.0).contains(x)));
-        assert!((mean(&uniform) - 0.5).abs() < 0.01);
-        let normal: Vec<f64> = (0..count).map(|_| random.normal()).collect();
-        let squares: Vec<f64> = normal.iter().map(|x| x * x).collect();
-        assert!(mean(&normal).abs() < 0.02 && (mean(&squares) - 1.0).abs() < 0.02);
-    }
 }

@@ -4,6 +4,7 @@ mod arg;
 mod cumulative;
 mod softmax;
 
+use super::array::each_wide;
 use super::array::{Array, Buffer, Elem, Typed, each_number};
 use super::call::{self, Call};
 use super::def::{Category, EvalFn, InferFn, OpDef};
@@ -15,7 +16,6 @@ use super::kernel::fold::Fold;
 use super::kernel::map::map_to;
 use super::kernel::number::Number;
 use super::kernel::shape::{for_each_offset, strides};
-use super::kernel::wide::each_wide;
 use super::value::Value;
 use crate::ir::DType;
 use crate::ir::dim::{Dim, Symbols};

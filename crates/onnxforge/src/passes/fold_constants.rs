@@ -1,8 +1,8 @@
 //! fold_constants: a node whose inputs are all constants becomes a constant.
 //!
 //! **Matches** nodes of known, deterministic operators without bodies whose inputs are constants that no caller can override.
-//! **Accuracy** `BitExact` for layout, integers and the operations that IEEE 754 defines exactly; `Rounding` for other float
-//! arithmetic, where runtimes differ in the last places among themselves.
+//! **Accuracy** `BitExact` for layout, integers and the operations that IEEE 754 defines exactly; `ValueExact` for those that
+//! choose among numbers; `Rounding` for other float arithmetic, where runtimes differ in the last places among themselves.
 //! **Proof** The evaluator computes what the runtime would compute at every run.
 //! **Never** random operators; DequantizeLinear, which keeps weights small; results that make the model grow by more than the budget;
 //! work beyond the time budget; values that leave their scope, whose name and producer stay.
@@ -80,13 +80,12 @@ pub struct Report {
 /// Operators that expand quantized weights.
 const DEQUANTIZERS: [&str; 2] = ["DequantizeLinear", "MatMulNBits"];
 /// Float operators whose result IEEE 754 defines to the last bit.
-const EXACT: [&str; 24] = [
+const BIT_EXACT: [&str; 18] = [
     "Abs",
     "Add",
     "Cast",
     "CastLike",
     "Ceil",
-    "Clip",
     "Div",
     "Equal",
     "Floor",
@@ -96,16 +95,13 @@ const EXACT: [&str; 24] = [
     "IsNaN",
     "Less",
     "LessOrEqual",
-    "Max",
-    "Min",
     "Mul",
     "Neg",
-    "Relu",
-    "Round",
-    "Sign",
     "Sqrt",
     "Sub",
 ];
+/// Float operators that only choose among numbers: runtimes differ in the sign of a zero and in what is not a number.
+const VALUE_EXACT: [&str; 6] = ["Clip", "Max", "Min", "Relu", "Round", "Sign"];
 /// Operators that only give the elements another shape.
 const RESHAPERS: [&str; 5] = ["Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity"];
 /// Multiplications per second that the time budget counts on.
@@ -281,8 +277,11 @@ fn accuracy(call: Call<'_>, inputs: &[Option<Tensor>]) -> Accuracy {
     let floats = inputs.iter().flatten().any(|tensor| {
         matches!(tensor.dtype().kind(), crate::ir::dtype::Kind::Float | crate::ir::dtype::Kind::Complex)
     });
-    if !floats || call.def.layout_only || call.def.shape_only || EXACT.contains(&call.def.name) {
+    if !floats || call.def.layout_only || call.def.shape_only || BIT_EXACT.contains(&call.def.name) {
         return Accuracy::BitExact;
+    }
+    if VALUE_EXACT.contains(&call.def.name) {
+        return Accuracy::ValueExact;
     }
     // A sum of n terms may lose n places; elementwise functions are good to a few.
     let longest =

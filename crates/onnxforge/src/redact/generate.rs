@@ -8,6 +8,7 @@ use super::recipe::Recipe;
 use crate::blob::Stream;
 use crate::ir::DType;
 use crate::ir::dtype::Kind;
+use crate::random::Random;
 
 /// Makes the elements of one tensor, the same ones each time.
 #[derive(Debug)]
@@ -22,30 +23,12 @@ pub struct Generator {
     seed: u64,
 }
 
-/// A small, fast, well-mixed random number generator (SplitMix64).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// Uniform in `[0, 1)`.
-    fn unit(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1u64 << 53) as f64
-    }
-
-    /// Normal with mean 0 and deviation 1: the sum of twelve uniform numbers of 16 bits, less its mean.
-    fn normal(&mut self) -> f64 {
-        let lanes =
-            |word: u64| (word & 0xffff) + (word >> 16 & 0xffff) + (word >> 32 & 0xffff) + (word >> 48);
-        let sum = lanes(self.next()) + lanes(self.next()) + lanes(self.next());
-        (sum as f64 - 12.0 * 32767.5) / 65536.0
-    }
+/// Normal with mean 0 and deviation 1: the sum of twelve uniform numbers of 16 bits, less its mean. Far cheaper than the
+/// exact distribution, and weights come by the gigabyte.
+fn normal(random: &mut Random) -> f64 {
+    let lanes = |word: u64| (word & 0xffff) + (word >> 16 & 0xffff) + (word >> 32 & 0xffff) + (word >> 48);
+    let sum = lanes(random.bits()) + lanes(random.bits()) + lanes(random.bits());
+    (sum as f64 - 12.0 * 32767.5) / 65536.0
 }
 
 impl Generator {
@@ -60,18 +43,18 @@ impl Generator {
         };
         let codes =
             if dtype.kind() == Kind::Float && dtype.bits() <= 8 { finite_codes(dtype) } else { Vec::new() };
-        let seed = Random(seed ^ Random(index).next()).next();
+        let seed = Random::new(seed ^ Random::new(index).bits()).bits();
         Ok(Self { recipe, choices, codes, dtype, count, seed })
     }
 
     fn number(&self, random: &mut Random, index: usize) -> f64 {
         match &self.recipe {
             Recipe::Normal { mean, std, min, max } => {
-                (mean + std * random.normal()).clamp(*min, max.max(*min))
+                (mean + std * normal(random)).clamp(*min, max.max(*min))
             }
             Recipe::Uniform { min, max } => {
                 let span = (*max as f64 - *min as f64 + 1.0).max(1.0);
-                (*min as f64 + (random.unit() * span).floor()).min(*max as f64)
+                (*min as f64 + (random.uniform() * span).floor()).min(*max as f64)
             }
             Recipe::Range { start, step } => start.wrapping_add(step.wrapping_mul(index as i64)) as f64,
             Recipe::Choice { .. } => 0.0,
@@ -81,7 +64,7 @@ impl Generator {
     /// Appends the packed bytes of an element of whole bytes; a code for the smaller ones.
     fn push(&self, out: &mut Vec<u8>, random: &mut Random, index: usize) {
         if !self.choices.is_empty() {
-            let share = random.unit();
+            let share = random.uniform();
             let at = self.choices.partition_point(|(_, up_to)| *up_to <= share).min(self.choices.len() - 1);
             if let Some((bytes, _)) = self.choices.get(at) {
                 out.extend_from_slice(bytes);
@@ -174,7 +157,7 @@ impl Stream for Generator {
     fn write_to(&self, out: &mut dyn Write) -> io::Result<()> {
         // A multiple of every group that packs into whole bytes.
         const CHUNK: usize = 1 << 15;
-        let mut random = Random(self.seed);
+        let mut random = Random::new(self.seed);
         let mut buffer = Vec::with_capacity(CHUNK * 16);
         let bits = self.dtype.bits();
         let mut done = 0;

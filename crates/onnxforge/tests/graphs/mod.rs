@@ -10,9 +10,9 @@ use std::fmt::Write;
 use onnxforge::eval::{Options, Session};
 use onnxforge::io::load_bytes;
 use onnxforge::ir::{DType, Model};
-use onnxforge::ops::kernel::random::Random;
 use onnxforge::ops::{Array, Value};
 use onnxforge::proto::wire;
+use onnxforge::random::Random;
 use onnxforge::text;
 
 /// A value of the graph and what it is in the sample run.

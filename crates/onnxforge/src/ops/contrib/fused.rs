@@ -1,7 +1,5 @@
 //! Products and convolutions with something fused into them, or in another layout.
 
-use rayon::prelude::*;
-
 use super::activations::Activation;
 use super::{channels_first, channels_last, first_tensor, single};
 use crate::ir::dim::Dim;
@@ -11,10 +9,9 @@ use crate::ops::error::{OpError, invalid};
 use crate::ops::eval::{Eval, one};
 use crate::ops::fact::{Fact, TensorFact};
 use crate::ops::infer::Infer;
-use crate::ops::kernel::batched::Stacks;
-use crate::ops::kernel::gemm::{Matrix, gemm};
 use crate::ops::kernel::map::zip;
-use crate::ops::kernel::number::{Float, Number};
+use crate::ops::kernel::number::Number;
+use crate::ops::kernel::product::matmul;
 use crate::ops::kernel::strided::transpose;
 use crate::ops::{Array, Value};
 
@@ -74,28 +71,7 @@ pub(super) fn eval_matmul(cx: &mut Eval<'_>) -> Result<Vec<Value>, OpError> {
         }
     };
     let (a, b) = (moved(0)?, moved(1)?);
-    each_float!(&a, T => one(matmul(cx, &a, &b, T::from_f64(alpha.into()))?))
-}
-
-/// `alpha · a · b` of stacks of matrices.
-pub(super) fn matmul<T: Float>(cx: &Eval<'_>, a: &Array, b: &Array, alpha: T) -> Result<Array, OpError> {
-    let Stacks { shape, rows, depth, columns, pairs } = Stacks::new(a.shape(), b.shape())?;
-    let mut out = cx.zeros::<T>(&shape)?;
-    if pairs.is_empty() {
-        return Array::new(shape, out);
-    }
-    let (a, b) = (a.slice::<T>()?, b.slice::<T>()?);
-    let alone = pairs.len() == 1;
-    let product = |(out, [first, second]): (&mut [T], [usize; 2])| {
-        let a = Matrix::new(&a[first * rows * depth..], rows, depth);
-        let b = Matrix::new(&b[second * depth * columns..], depth, columns);
-        gemm(out, a, b, alpha, false, alone);
-    };
-    match alone {
-        true => out.chunks_exact_mut(rows * columns).zip(pairs).for_each(product),
-        false => out.par_chunks_exact_mut(rows * columns).zip(pairs).for_each(product),
-    }
-    Array::new(shape, out)
+    each_float!(&a, T => one(matmul(&a, &b, <T as Number>::from_f64(alpha.into()), cx.memory())?))
 }
 
 pub(super) fn infer_gemm(cx: &mut Infer<'_>) -> Result<(), OpError> {

@@ -3,6 +3,7 @@
 use super::shape::{broadcast, broadcast_strides, for_each_offset};
 use crate::ir::tensor::element_count;
 use crate::ops::error::{OpError, invalid};
+use crate::ops::eval::Memory;
 
 /// The product of two stacks of matrices, after the rules of `numpy.matmul`.
 #[derive(Debug, PartialEq, Eq)]
@@ -20,8 +21,8 @@ pub struct Stacks {
 }
 
 impl Stacks {
-    /// The product of tensors of these shapes.
-    pub fn new(a: &[usize], b: &[usize]) -> Result<Self, OpError> {
+    /// The product of tensors of these shapes. The list of pairs stays within the memory budget.
+    pub fn new(a: &[usize], b: &[usize], memory: &Memory) -> Result<Self, OpError> {
         let (first, rows, depth) = match a {
             [] => return invalid("a product of matrices with a scalar"),
             [depth] => (&[][..], 1, *depth),
@@ -43,7 +44,9 @@ impl Stacks {
         match element_count(&shape) {
             None => return Err(OpError::TooLarge { needed: u64::MAX, left: 0 }),
             Some(0) => {}
-            Some(_) => {
+            Some(count) => {
+                let pairs_len = (count / (rows * columns)) as u64;
+                memory.check(pairs_len.saturating_mul(size_of::<[usize; 2]>() as u64))?;
                 let strides = (broadcast_strides(first, &stack), broadcast_strides(second, &stack));
                 for_each_offset(&stack, [&strides.0, &strides.1], |pair| pairs.push(pair));
             }
@@ -56,14 +59,19 @@ impl Stacks {
 mod tests {
     use super::*;
 
+    fn stacks(a: &[usize], b: &[usize]) -> Result<Stacks, OpError> {
+        Stacks::new(a, b, &Memory::new(1 << 20))
+    }
+
     #[test]
     fn shapes_and_pairs() {
-        let stacks = Stacks::new(&[2, 1, 3, 4], &[2, 4, 5]).unwrap();
-        assert_eq!(stacks.shape, [2, 2, 3, 5]);
-        assert_eq!(stacks.pairs, [[0, 0], [0, 1], [1, 0], [1, 1]]);
-        assert_eq!(Stacks::new(&[4], &[4]).unwrap().shape, [0usize; 0]);
-        assert_eq!(Stacks::new(&[3, 4], &[4]).unwrap().shape, [3]);
-        assert!(Stacks::new(&[1 << 60, 0, 4], &[4, 5]).unwrap().pairs.is_empty());
-        assert!(Stacks::new(&[3, 4], &[3, 4]).is_err());
+        let found = stacks(&[2, 1, 3, 4], &[2, 4, 5]).unwrap();
+        assert_eq!(found.shape, [2, 2, 3, 5]);
+        assert_eq!(found.pairs, [[0, 0], [0, 1], [1, 0], [1, 1]]);
+        assert_eq!(stacks(&[4], &[4]).unwrap().shape, [0usize; 0]);
+        assert_eq!(stacks(&[3, 4], &[4]).unwrap().shape, [3]);
+        assert!(stacks(&[1 << 60, 0, 4], &[4, 5]).unwrap().pairs.is_empty());
+        assert!(stacks(&[3, 4], &[3, 4]).is_err());
+        assert!(matches!(stacks(&[1 << 20, 1, 1, 1], &[1 << 20, 1, 1]), Err(OpError::TooLarge { .. })));
     }
 }

@@ -2,13 +2,13 @@
 
 use half::{bf16, f16};
 
+use super::batched::Stacks;
 use super::gemm::{Matrix, gemm};
 use super::number::Number;
 use super::parallel::each_piece;
-use super::shape::{broadcast, broadcast_strides, for_each_offset};
 use crate::ir::tensor::element_count;
 use crate::ops::array::Array;
-use crate::ops::error::{OpError, invalid};
+use crate::ops::error::OpError;
 use crate::ops::eval::Memory;
 
 /// Products from this many multiplications on take all cores one after the other; smaller ones are spread over the
@@ -30,31 +30,24 @@ pub trait Product: Number {
     }
 }
 
-impl Product for f32 {
-    fn product(
-        out: &mut [Self],
-        a: Matrix<'_, Self>,
-        b: Matrix<'_, Self>,
-        alpha: Self,
-        add: bool,
-        parallel: bool,
-    ) {
-        gemm(out, a, b, alpha, add, parallel);
-    }
+macro_rules! fast_products {
+    ($($float:ty),*) => {$(
+        impl Product for $float {
+            fn product(
+                out: &mut [Self],
+                a: Matrix<'_, Self>,
+                b: Matrix<'_, Self>,
+                alpha: Self,
+                add: bool,
+                parallel: bool,
+            ) {
+                gemm(out, a, b, alpha, add, parallel);
+            }
+        }
+    )*};
 }
 
-impl Product for f64 {
-    fn product(
-        out: &mut [Self],
-        a: Matrix<'_, Self>,
-        b: Matrix<'_, Self>,
-        alpha: Self,
-        add: bool,
-        parallel: bool,
-    ) {
-        gemm(out, a, b, alpha, add, parallel);
-    }
-}
+fast_products!(f32, f64);
 
 impl Product for f16 {}
 impl Product for bf16 {}
@@ -102,9 +95,15 @@ fn by_definition<T: Number>(
     }
 }
 
-/// One product for each pair of offsets, one after the other in `out`: of the matrix at the first offset into `a.data` and
+/// One product, times `alpha`, for each pair of offsets, one after the other in `out`: of the matrix at the first offset into `a.data` and
 /// the one at the second offset into `b.data`.
-pub fn batched<T: Product>(out: &mut [T], a: Matrix<'_, T>, b: Matrix<'_, T>, offsets: &[[usize; 2]]) {
+pub fn batched<T: Product>(
+    out: &mut [T],
+    a: Matrix<'_, T>,
+    b: Matrix<'_, T>,
+    alpha: T,
+    offsets: &[[usize; 2]],
+) {
     let size = a.rows * b.columns;
     if size == 0 {
         return;
@@ -114,7 +113,7 @@ pub fn batched<T: Product>(out: &mut [T], a: Matrix<'_, T>, b: Matrix<'_, T>, of
     let each = |index: usize, out: &mut [T]| {
         let Some([x, y]) = offsets.get(index) else { return };
         let (a, b) = (Matrix { data: &a.data[*x..], ..a }, Matrix { data: &b.data[*y..], ..b });
-        T::product(out, a, b, T::ONE, false, alone);
+        T::product(out, a, b, alpha, false, alone);
     };
     if alone {
         out.chunks_mut(size).enumerate().for_each(|(index, out)| each(index, out));
@@ -123,44 +122,25 @@ pub fn batched<T: Product>(out: &mut [T], a: Matrix<'_, T>, b: Matrix<'_, T>, of
     }
 }
 
-/// The product of two stacks of matrices, broadcast together as `numpy.matmul` does: a vector on the left is a row, one
+/// `alpha · a · b` of two stacks of matrices, broadcast together as `numpy.matmul` does: a vector on the left is a row, one
 /// on the right is a column, and neither leaves an axis behind.
-pub fn matmul<T: Product>(a: &Array, b: &Array, memory: &Memory) -> Result<Array, OpError> {
-    let mismatch = || invalid(format!("a product of the shapes {:?} and {:?}", a.shape(), b.shape()));
-    let (a_batch, m, k) = match a.shape() {
-        [] => return mismatch(),
-        [k] => (&[][..], None, *k),
-        [batch @ .., m, k] => (batch, Some(*m), *k),
-    };
-    let (b_batch, rows, n) = match b.shape() {
-        [] => return mismatch(),
-        [k] => (&[][..], *k, None),
-        [batch @ .., k, n] => (batch, *k, Some(*n)),
-    };
-    if rows != k {
-        return mismatch();
-    }
-    let batch = broadcast(&[a_batch, b_batch])?;
-    let shape: Vec<usize> = batch.iter().copied().chain(m).chain(n).collect();
+pub fn matmul<T: Product>(a: &Array, b: &Array, alpha: T, memory: &Memory) -> Result<Array, OpError> {
+    let Stacks { shape, rows, depth, columns, pairs } = Stacks::new(a.shape(), b.shape(), memory)?;
     let count = element_count(&shape).ok_or(OpError::TooLarge { needed: u64::MAX, left: 0 })?;
     memory.check((count as u64).saturating_mul(size_of::<T>() as u64))?;
     let mut out = vec![T::ZERO; count];
-    if count == 0 || k == 0 {
+    if count == 0 || depth == 0 {
         return Array::new(shape, out);
     }
     let (x, y) = (a.slice::<T>()?, b.slice::<T>()?);
-    let (m, n) = (m.unwrap_or(1), n.unwrap_or(1));
-    if y.len() == k * n && x.len() == count / n * k {
+    if y.len() == depth * columns && x.len() == count / columns * depth {
         // One matrix for the whole batch: its rows are rows of one product.
-        T::product(&mut out, Matrix::new(x, count / n, k), Matrix::new(y, k, n), T::ONE, false, true);
+        let x = Matrix::new(x, count / columns, depth);
+        T::product(&mut out, x, Matrix::new(y, depth, columns), alpha, false, true);
         return Array::new(shape, out);
     }
-    let scaled = |strides: Vec<usize>, size: usize| strides.into_iter().map(|s| s * size).collect::<Vec<_>>();
-    let a_strides = scaled(broadcast_strides(a_batch, &batch), m * k);
-    let b_strides = scaled(broadcast_strides(b_batch, &batch), k * n);
-    memory.check((count / (m * n)) as u64 * size_of::<[usize; 2]>() as u64)?;
-    let mut offsets = Vec::with_capacity(count / (m * n));
-    for_each_offset(&batch, [&a_strides, &b_strides], |offset| offsets.push(offset));
-    batched(&mut out, Matrix::new(x, m, k), Matrix::new(y, k, n), &offsets);
+    let offsets: Vec<[usize; 2]> =
+        pairs.into_iter().map(|[first, second]| [first * rows * depth, second * depth * columns]).collect();
+    batched(&mut out, Matrix::new(x, rows, depth), Matrix::new(y, depth, columns), alpha, &offsets);
     Array::new(shape, out)
 }

@@ -342,7 +342,7 @@ impl Operand {
         let offsets: Vec<[usize; 2]> = (0..b).map(|i| [i * m * k, i * k * n]).collect();
         let a = Matrix::new(left, m, k);
         let b = Matrix { data: right, rows: k, columns: n, transposed: right_transposed };
-        batched(&mut out, a, b, &offsets);
+        batched(&mut out, a, b, T::ONE, &offsets);
         Ok(Self { array: Array::new(shape, out)?, labels })
     }
 }

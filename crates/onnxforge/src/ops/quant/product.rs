@@ -29,7 +29,7 @@ pub fn centered_product(
 
 /// The product of two stacks of matrices of 16-bit integers.
 pub fn product(cx: &Eval<'_>, a: &Array, b: &Array) -> Result<Array, OpError> {
-    let Stacks { shape, rows, depth, columns, pairs } = Stacks::new(a.shape(), b.shape())?;
+    let Stacks { shape, rows, depth, columns, pairs } = Stacks::new(a.shape(), b.shape(), cx.memory())?;
     let mut out = cx.zeros::<i32>(&shape)?;
     if pairs.is_empty() {
         return Array::new(shape, out);

@@ -1,12 +1,12 @@
 //! Running sums and products along an axis.
 
 use crate::ops::array::Array;
+use crate::ops::array::each_wide;
 use crate::ops::call;
 use crate::ops::error::OpError;
 use crate::ops::eval::{Eval, one};
 use crate::ops::kernel::number::Number;
 use crate::ops::kernel::shape::around;
-use crate::ops::kernel::wide::each_wide;
 use crate::ops::value::Value;
 
 pub fn sum(cx: &mut Eval<'_>) -> Result<Vec<Value>, OpError> {

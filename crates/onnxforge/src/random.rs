@@ -1,6 +1,6 @@
 //! Random numbers that are the same on every machine.
 
-/// A generator (SplitMix64): small, fast, and good enough for test data and random operators.
+/// A generator (SplitMix64): small, fast, and good enough for weights, test data and random operators.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
@@ -33,5 +33,23 @@ impl Random {
     pub fn normal(&mut self) -> f64 {
         let radius = (-2.0 * (1.0 - self.uniform()).ln()).sqrt();
         radius * (std::f64::consts::TAU * self.uniform()).cos()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_their_distribution() {
+        let mut random = Random::new(1);
+        let count = 100_000;
+        let mean = |numbers: &[f64]| numbers.iter().sum::<f64>() / f64::from(count);
+        let uniform: Vec<f64> = (0..count).map(|_| random.uniform()).collect();
+        assert!(uniform.iter().all(|x| (0.0..1.0).contains(x)));
+        assert!((mean(&uniform) - 0.5).abs() < 0.01);
+        let normal: Vec<f64> = (0..count).map(|_| random.normal()).collect();
+        let squares: Vec<f64> = normal.iter().map(|x| x * x).collect();
+        assert!(mean(&normal).abs() < 0.02 && (mean(&squares) - 1.0).abs() < 0.02);
     }
 }
