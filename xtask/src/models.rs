@@ -29,7 +29,7 @@ pub fn shapes(options: &Options) -> Result<()> {
 /// Our float32 results against ONNX Runtime without optimizations.
 pub fn accuracy(options: &Options) -> Result<()> {
     let (cli, python) = tools()?;
-    println!("{:32} {:>12}", "model", "error");
+    println!("{:32} error", "model");
     let mut failed = 0;
     for_each(options, &[""], |name, model| {
         let mut command = script(&python, "native.py");
@@ -41,7 +41,7 @@ pub fn accuracy(options: &Options) -> Result<()> {
                 format!("{error:#}").lines().last().unwrap_or_default().to_owned()
             }
         };
-        println!("{name:32} {shown:>12}");
+        println!("{name:32} {shown}");
         Ok(())
     })?;
     let mut command = script(&python, "native.py");
