@@ -34,6 +34,7 @@ impl Progress for Bar {
         let template = match unit {
             Unit::Bytes => "{msg} {bar:40} {bytes}/{total_bytes} {eta}",
             Unit::Nodes => "{msg} {bar:40} {pos}/{len} nodes {eta}",
+            Unit::Passes => "{msg} {bar:40} {pos}/{len} passes",
         };
         if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style);

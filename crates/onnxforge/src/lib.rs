@@ -66,4 +66,5 @@ pub mod progress;
 pub mod proto;
 pub mod random;
 pub mod redact;
+pub mod rewrite;
 pub mod text;

@@ -6,6 +6,7 @@
 pub enum Unit {
     Bytes,
     Nodes,
+    Passes,
 }
 
 /// Receives reports about work in progress.

@@ -2,10 +2,13 @@
 
 mod check;
 mod completions;
+mod explain;
 mod infer;
 mod inspect;
 mod materialize;
+mod optimize;
 mod parse;
+mod passes;
 mod print;
 mod redact;
 mod run;
@@ -26,6 +29,9 @@ use crate::output::Output;
 /// The commands.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
+    Optimize(optimize::Args),
+    Passes(passes::Args),
+    Explain(explain::Args),
     Check(check::Args),
     Inspect(inspect::Args),
     Infer(infer::Args),
@@ -41,6 +47,9 @@ pub enum Command {
 impl Command {
     pub fn run(self, output: &Output) -> Result<Verdict, Failure> {
         match self {
+            Self::Optimize(args) => optimize::run(&args, output),
+            Self::Passes(args) => passes::run(&args, output),
+            Self::Explain(args) => explain::run(&args, output),
             Self::Check(args) => check::run(&args, output),
             Self::Infer(args) => infer::run(&args, output),
             Self::Inspect(args) => inspect::run(&args, output),

@@ -11,10 +11,13 @@ use std::collections::HashMap;
 use crate::ir::dim::{Dim, Symbols};
 use crate::ir::id::Id;
 use crate::ir::types::DeclaredDim;
-use crate::ir::{Model, NodeId, Type, ValueId};
-use crate::ops::{Fact, OpError, TensorFact, Value};
+use crate::ir::{Model, NodeId, Tensor, Type, ValueId};
+use crate::ops::{Array, Fact, OpError, TensorFact, Value};
 use crate::proto::Str;
 use crate::proto::schema::{Dimension, TensorShapeProto, TensorType, TypeProto, ValueInfoProto};
+
+/// Constants with more elements than this are known by type and shape only.
+const MAX_CONSTANT: usize = 4096;
 
 /// What is assumed of the inputs of the graph.
 #[derive(Clone, Debug, Default)]
@@ -92,6 +95,36 @@ impl Inference {
         self.facts.get(id.index()).unwrap_or(&UNKNOWN)
     }
 
+    /// Takes note of a fact about a value. What is known already stays, unless this says more.
+    pub fn learn(&mut self, id: ValueId, fact: Fact) {
+        if self.facts.len() <= id.index() {
+            self.facts.resize(id.index() + 1, Fact::Unknown);
+        }
+        let known = &mut self.facts[id.index()];
+        match (&mut *known, fact) {
+            (Fact::Tensor(known), Fact::Tensor(fact)) => {
+                known.dtype = known.dtype.or(fact.dtype);
+                if known.value.is_none() || fact.array().is_some() {
+                    known.value = fact.value.or(known.value.take());
+                }
+                if known.shape.is_none() {
+                    known.shape = fact.shape;
+                }
+            }
+            (Fact::Unknown, fact) => *known = fact,
+            _ => {}
+        }
+    }
+
+    /// Takes note of the constant that a value is, if it is one.
+    pub fn learn_constant(&mut self, model: &Model, id: ValueId) {
+        if let Some(tensor) = model.constant(id)
+            && self.tensor(id).is_none_or(|fact| fact.value.is_none())
+        {
+            self.learn(id, constant_fact(tensor));
+        }
+    }
+
     /// What is known of a value that is a tensor.
     pub fn tensor(&self, id: ValueId) -> Option<&TensorFact> {
         self.fact(id).tensor()
@@ -163,10 +196,25 @@ impl Inference {
         &self.symbols
     }
 
+    pub(crate) fn symbols_mut(&mut self) -> &mut Symbols {
+        &mut self.symbols
+    }
+
     /// Contradictions, in the order of the nodes.
     pub fn conflicts(&self) -> &[Conflict] {
         &self.conflicts
     }
+}
+
+/// What is known of a constant: everything, when it is small.
+pub fn constant_fact(tensor: &Tensor) -> Fact {
+    if tensor.len() <= MAX_CONSTANT
+        && let Ok(array) = Array::from_tensor(tensor)
+    {
+        return TensorFact::constant(array).into();
+    }
+    let shape = tensor.shape().iter().map(|&dim| (dim as i64).into()).collect();
+    TensorFact::new(tensor.dtype(), shape).into()
 }
 
 /// What a declaration says, taken at its word.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::{Conflict, ConflictKind, Given, Inference, Options, declared_fact};
+use super::{Conflict, ConflictKind, Given, Inference, Options, constant_fact, declared_fact};
 use crate::eval::{bindings, functions};
 use crate::ir::dim::{Dim, Symbols};
 use crate::ir::id::Id;
@@ -18,8 +18,6 @@ use crate::ops::fact::Known;
 use crate::ops::infer::InferScope;
 use crate::ops::{Fact, OpError, TensorFact, Value};
 
-/// Constants with more elements than this are known by type and shape only.
-const MAX_CONSTANT: usize = 4096;
 /// Memory for the evaluation of calls whose inputs are all known.
 const FOLD_MEMORY: u64 = 256 * 1024;
 /// Deepest nesting of function calls.
@@ -95,14 +93,7 @@ impl Walker<'_> {
             Def::Constant { constant, .. } | Def::Input { default: Some(constant), .. } => constant.dense(),
             _ => None,
         };
-        let Some(tensor) = tensor else { return TensorFact::default().into() };
-        if tensor.len() <= MAX_CONSTANT
-            && let Ok(array) = Array::from_tensor(tensor)
-        {
-            return TensorFact::constant(array).into();
-        }
-        let shape = tensor.shape().iter().map(|&dim| (dim as i64).into()).collect();
-        TensorFact::new(tensor.dtype(), shape).into()
+        tensor.map_or_else(|| TensorFact::default().into(), constant_fact)
     }
 
     fn nodes(&mut self, scope: ScopeId, symbols: &mut Symbols) {

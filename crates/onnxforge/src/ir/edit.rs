@@ -8,10 +8,10 @@ use std::collections::HashSet;
 
 use self::plan::{Plan, Source};
 
-use super::id::{NodeId, ValueId};
+use super::id::{NodeId, ScopeId, ValueId};
 use super::journal::{Accuracy, Entry};
 use super::model::Model;
-use super::node::{Attr, AttrValue, Op};
+use super::node::{Attr, AttrValue, Node, Op};
 use super::origin::Origin;
 use super::scope::Listed;
 use super::tensor::Tensor;
@@ -71,6 +71,11 @@ impl NewNode {
     /// Its output `index`.
     pub fn output(self, index: usize) -> Operand {
         Operand::Output(self, index)
+    }
+
+    /// Its place among the new nodes of the rewrite.
+    pub fn index(self) -> usize {
+        self.0
     }
 }
 
@@ -167,6 +172,45 @@ impl Rewrite {
     /// Removes a constant that nothing reads.
     pub fn drop_constant(&mut self, value: ValueId) {
         self.dropped.push(value);
+    }
+
+    /// Another accuracy than the one it was made with.
+    pub fn promise(&mut self, accuracy: Accuracy) {
+        self.accuracy = accuracy;
+    }
+
+    /// One more node that goes away.
+    pub fn consume(&mut self, node: NodeId) {
+        self.consumed.push(node);
+    }
+
+    /// The nodes that go away, those in bodies of others not listed.
+    pub fn consumed(&self) -> &[NodeId] {
+        &self.consumed
+    }
+
+    /// The new constants.
+    pub fn constants(&self) -> impl Iterator<Item = &Tensor> {
+        self.constants.iter().map(|(_, tensor)| tensor)
+    }
+
+    /// The values that get another definition, with what they become.
+    pub fn redefinitions(&self) -> impl Iterator<Item = (ValueId, Operand)> {
+        self.redefined.iter().copied()
+    }
+
+    /// Whether a new node or another value will read `value`.
+    pub fn reads(&self, value: ValueId) -> bool {
+        let wanted = Operand::Value(value);
+        self.nodes.iter().any(|staged| staged.inputs.contains(&wanted))
+            || self.redefined.iter().any(|&(_, by)| by == wanted)
+    }
+
+    /// The new nodes as they will stand in `scope`, each with its operands. They have no values yet.
+    pub fn previews(&self, scope: ScopeId) -> Vec<(Node, &[Operand])> {
+        let preview =
+            |staged: &'_ Staged| Node::detached(staged.op.clone(), scope, staged.outputs, &staged.attrs);
+        self.nodes.iter().map(|staged| (preview(staged), &*staged.inputs)).collect()
     }
 }
 

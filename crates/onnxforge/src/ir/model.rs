@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::id::{Arena, Id, NodeId, OriginId, ScopeId, ValueId};
 use super::journal::Entry;
 use super::names::Names;
-use super::node::{Node, normal_domain};
+use super::node::{Node, Op, normal_domain};
 use super::origin::{Fate, Origin, Origins};
 use super::scope::{Scope, ScopeKind};
 use super::tensor::Tensor;
@@ -55,6 +55,19 @@ impl Model {
     /// The scopes of local functions in file order.
     pub fn functions(&self) -> &[ScopeId] {
         &self.functions
+    }
+
+    /// The local function that a node with this operator calls.
+    pub fn function(&self, op: &Op) -> Option<ScopeId> {
+        self.functions.iter().copied().find(|&id| match &self.scopes[id].kind {
+            ScopeKind::Function(rest) => {
+                let field = |text: &Option<crate::proto::Str>| text.clone().unwrap_or_default();
+                *op.name == *field(&rest.name)
+                    && *op.domain == *normal_domain(&field(&rest.domain))
+                    && *op.overload == *field(&rest.overload)
+            }
+            _ => false,
+        })
     }
 
     /// Every scope that is part of the model.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::id::{NodeId, OriginId, ScopeId, ValueId};
+use super::id::{Id, NodeId, OriginId, ScopeId, ValueId};
 use super::tensor::Tensor;
 use crate::blob::Blob;
 use crate::proto::Str;
@@ -175,6 +175,26 @@ pub struct Node {
 }
 
 impl Node {
+    /// A node that is no part of a model: a call to ask questions about. It has `outputs` outputs that mean nothing.
+    pub(super) fn detached(op: Op, scope: ScopeId, outputs: usize, attrs: &[Attr]) -> Self {
+        Self {
+            op,
+            scope,
+            name: None,
+            inputs: Vec::new(),
+            slots: Vec::new(),
+            outputs: vec![Some(ValueId::from_index(u32::MAX)); outputs],
+            attrs: attrs.to_vec(),
+            metadata: Vec::new(),
+            notes: None,
+            origin: OriginId::from_index(u32::MAX),
+            previous: None,
+            next: None,
+            order: 0,
+            live: false,
+        }
+    }
+
     /// What it calls.
     pub fn op(&self) -> &Op {
         &self.op

@@ -34,6 +34,25 @@ pub fn call<'a>(node: &'a Node, opset: Option<i64>, bindings: Option<&'a Binding
     Some(Call { def, opset, signature, node, bindings })
 }
 
+/// Whether the signature allows so many inputs and the attributes that the node has.
+pub fn fits(call: &Call<'_>, inputs: usize) -> bool {
+    let Some(signature) = call.signature else { return true };
+    if signature.deprecated {
+        return false;
+    }
+    let required = signature.inputs.iter().rposition(|param| match param.presence {
+        Presence::Required => true,
+        Presence::Variadic { min, .. } => min > 0,
+        Presence::Optional => false,
+    });
+    let attribute = |attr: &crate::ir::Attr| signature.attribute(&attr.name).is_some();
+    let given = |name: &str| call.node.attr(name).is_some();
+    required.is_none_or(|last| inputs > last)
+        && (inputs == 0 || signature.input(inputs - 1).is_some())
+        && call.node.attrs().iter().all(attribute)
+        && signature.attributes.iter().all(|attribute| !attribute.required || given(attribute.name))
+}
+
 /// The same node as a call of a standard operator whose attributes it has: what an operator that fuses or renames a
 /// standard one hands on.
 pub(crate) fn standard_call<'a>(call: &Call<'a>, name: &str, opset: i64) -> Result<Call<'a>, OpError> {

@@ -7,7 +7,7 @@ use super::error::{OpError, invalid};
 use super::signature::{DefaultValue, Signature};
 use crate::blob::Blob;
 use crate::ir::node::SparseTensor;
-use crate::ir::{AttrValue, DType, Node, ScopeId, Tensor};
+use crate::ir::{Attr, AttrValue, DType, Node, ScopeId, Tensor};
 use crate::proto::Str;
 use crate::proto::schema::TypeProto;
 
@@ -83,8 +83,21 @@ impl<'a> Call<'a> {
         }
     }
 
-    fn default(&self, name: &str) -> Option<&'static DefaultValue> {
+    /// The default of an attribute, where the standard has one.
+    pub fn default(&self, name: &str) -> Option<&'static DefaultValue> {
         self.signature?.attribute(name)?.default.as_ref()
+    }
+
+    /// Whether an attribute of the node has the value that its absence would mean.
+    pub fn is_default(&self, attr: &Attr) -> bool {
+        match (&attr.value, self.default(&attr.name)) {
+            (AttrValue::Int(value), Some(DefaultValue::Int(default))) => value == default,
+            (AttrValue::Float(value), Some(DefaultValue::Float(default))) => value == default,
+            (AttrValue::Ints(value), Some(DefaultValue::Ints(default))) => value == default,
+            (AttrValue::Floats(value), Some(DefaultValue::Floats(default))) => value == default,
+            (AttrValue::String(value), Some(DefaultValue::String(default))) => **value == *default.as_bytes(),
+            _ => false,
+        }
     }
 
     getters! {

@@ -1,3 +1,146 @@
-//! Changes that make models smaller or faster, one file each.
+//! The passes: one file each, and [`pipeline`], which runs them.
 
-pub mod fold_constants;
+pub mod pipeline;
+
+mod eliminate_common_subexpressions;
+mod eliminate_dead_nodes;
+mod eliminate_duplicate_constants;
+mod eliminate_expand_identity;
+mod eliminate_identity_ops;
+mod eliminate_neutral_operands;
+mod eliminate_noop_reshapes;
+mod eliminate_noop_transposes;
+mod eliminate_redundant_transposes;
+mod eliminate_sequences;
+mod eliminate_unused_initializers;
+mod fold_cast_chains;
+mod fold_constants;
+mod fuse_conv_batchnorm;
+mod fuse_conv_bias;
+mod fuse_conv_scale;
+mod fuse_matmul_add;
+mod fuse_scale_into_weights;
+mod merge_reshapes;
+mod reshape_target;
+mod simplify_shape_chains;
+
+use crate::ir::Accuracy;
+use crate::rewrite::{Rule, Skipped, Workbench};
+
+/// A named change to models.
+pub struct Pass {
+    /// File name, and the name on the command line.
+    pub name: &'static str,
+    /// Its source, which begins with what it does and why that is right.
+    source: &'static str,
+    /// What it does.
+    pub work: Work,
+}
+
+/// What a pass does.
+pub enum Work {
+    /// Applies rules until none fires.
+    Rules(&'static [&'static dyn Rule]),
+    /// Looks at the model as a whole. Answers how many changes it made.
+    Model {
+        /// The most that it may change results.
+        accuracy: Accuracy,
+        /// The work.
+        run: fn(&mut Workbench<'_>, &mut Vec<Skipped>) -> usize,
+    },
+}
+
+impl Pass {
+    const fn rules(name: &'static str, source: &'static str, rules: &'static [&'static dyn Rule]) -> Self {
+        Self { name, source, work: Work::Rules(rules) }
+    }
+
+    const fn model(
+        name: &'static str,
+        source: &'static str,
+        accuracy: Accuracy,
+        run: fn(&mut Workbench<'_>, &mut Vec<Skipped>) -> usize,
+    ) -> Self {
+        Self { name, source, work: Work::Model { accuracy, run } }
+    }
+
+    /// What it does, when and why that is right: the text at the head of its file.
+    pub fn text(&self) -> String {
+        let lines = self.source.lines().map_while(|line| line.strip_prefix("//!"));
+        lines.map(|line| line.strip_prefix(' ').unwrap_or(line)).collect::<Vec<_>>().join("\n")
+    }
+
+    /// What it does, in one line.
+    pub fn summary(&self) -> String {
+        let text = self.text();
+        let first = text.split("\n\n").next().unwrap_or_default().replace('\n', " ");
+        first.split_once(": ").map_or(first.clone(), |(_, summary)| summary.to_owned())
+    }
+
+    /// The most that it may change results.
+    pub fn accuracy(&self) -> Accuracy {
+        match self.work {
+            Work::Model { accuracy, .. } => accuracy,
+            Work::Rules(rules) => rules.iter().fold(Accuracy::BitExact, |worst, rule| {
+                if rule.accuracy() > worst { rule.accuracy() } else { worst }
+            }),
+        }
+    }
+}
+
+impl std::fmt::Debug for Pass {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+/// Every pass, in the order in which they run.
+pub static PASSES: &[&Pass] = &[
+    &eliminate_identity_ops::PASS,
+    &fold_constants::PASS,
+    &eliminate_sequences::PASS,
+    &eliminate_noop_reshapes::PASS,
+    &eliminate_noop_transposes::PASS,
+    &eliminate_expand_identity::PASS,
+    &fold_cast_chains::PASS,
+    &simplify_shape_chains::PASS,
+    &eliminate_neutral_operands::PASS,
+    &merge_reshapes::PASS,
+    &eliminate_redundant_transposes::PASS,
+    &fuse_conv_batchnorm::PASS,
+    &fuse_conv_bias::PASS,
+    &fuse_conv_scale::PASS,
+    &fuse_scale_into_weights::PASS,
+    &fuse_matmul_add::PASS,
+    &eliminate_common_subexpressions::PASS,
+    &eliminate_duplicate_constants::PASS,
+    &eliminate_dead_nodes::PASS,
+    &eliminate_unused_initializers::PASS,
+];
+
+/// The pass of this name.
+pub fn find(name: &str) -> Option<&'static Pass> {
+    PASSES.iter().copied().find(|pass| pass.name == name)
+}
+
+/// How a pass file makes its entry: the name is the file's name, and the text at its head the documentation.
+macro_rules! pass {
+    ($name:ident, $rules:expr) => {
+        /// This pass.
+        pub static PASS: $crate::passes::Pass = $crate::passes::Pass::rules(
+            stringify!($name),
+            include_str!(concat!(stringify!($name), ".rs")),
+            $rules,
+        );
+    };
+    ($name:ident, $accuracy:expr, $run:expr) => {
+        /// This pass.
+        pub static PASS: $crate::passes::Pass = $crate::passes::Pass::model(
+            stringify!($name),
+            include_str!(concat!(stringify!($name), ".rs")),
+            $accuracy,
+            $run,
+        );
+    };
+}
+use pass;

@@ -1,0 +1,102 @@
+//! `onnxforge explain`: why a pass fired or not, node by node.
+
+use std::path::PathBuf;
+
+use onnxforge::ir::{Model, NodeId};
+use onnxforge::passes::PASSES;
+use onnxforge::passes::pipeline::{Options, optimize};
+use serde::Serialize;
+
+use super::load_model;
+use crate::failure::{Failure, Verdict};
+use crate::output::{Output, table};
+
+/// Tell where a pass fires in a model, and why it leaves other places alone.
+///
+/// The pass runs on the model as it is, after the passes that stand before it have run.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The pass; `onnxforge passes` lists them.
+    pass: String,
+    /// The model.
+    model: PathBuf,
+    /// Run the pass alone, on the model as it is in the file.
+    #[arg(long)]
+    alone: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    schema: u32,
+    pass: &'static str,
+    fired: Vec<Fired>,
+    skipped: Vec<Left>,
+}
+
+#[derive(Debug, Serialize)]
+struct Fired {
+    rule: String,
+    nodes: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Left {
+    rule: &'static str,
+    node: String,
+    reason: String,
+    culprit: Option<String>,
+}
+
+pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
+    let pass = super::optimize::find(&args.pass)?;
+    let mut model = load_model(&args.model, output)?;
+    if !args.alone {
+        let before = PASSES.iter().copied().take_while(|before| before.name != pass.name).collect();
+        optimize(&mut model, &Options { passes: before, ..Options::default() });
+    }
+    let first = model.journal().len();
+    let outcome = optimize(&mut model, &Options { passes: vec![pass], ..Options::default() });
+    let fired = model.journal().iter().skip(first).map(|entry| Fired {
+        rule: entry.rule.to_string(),
+        nodes: entry.consumed.iter().map(|&id| label(&model, id)).collect(),
+    });
+    let skipped = outcome.passes.iter().flat_map(|pass| &pass.skipped).map(|skip| Left {
+        rule: skip.rule,
+        node: label(&model, skip.node),
+        reason: skip.reason.to_string(),
+        culprit: skip.culprit.map(|id| model.value(id).name().to_string()),
+    });
+    let report = Report { schema: 1, pass: pass.name, fired: fired.collect(), skipped: skipped.collect() };
+    output.result(&report, |out| {
+        let mut rows = table(&["rule", "fired at"]);
+        for fired in &report.fired {
+            rows.add_row([&fired.rule, &fired.nodes.join(", ")]);
+        }
+        if !report.fired.is_empty() {
+            writeln!(out, "{rows}")?;
+        }
+        let mut rows = table(&["rule", "left alone", "because", "see"]);
+        for left in &report.skipped {
+            rows.add_row([left.rule, &left.node, &left.reason, left.culprit.as_deref().unwrap_or("")]);
+        }
+        if !report.skipped.is_empty() {
+            writeln!(out, "{rows}")?;
+        }
+        writeln!(
+            out,
+            "{}: fired {} times, left {} places alone",
+            pass.name,
+            report.fired.len(),
+            report.skipped.len()
+        )
+    })?;
+    Ok(Verdict::Yes)
+}
+
+/// A node by operator and name, or by what it computes where it has no name.
+fn label(model: &Model, id: NodeId) -> String {
+    let node = model.node(id);
+    let output = || node.outputs().iter().flatten().next().map(|&id| model.value(id).name().clone());
+    let name = node.name().filter(|name| !name.is_empty()).cloned().or_else(output).unwrap_or_default();
+    format!("{} {name}", node.op())
+}

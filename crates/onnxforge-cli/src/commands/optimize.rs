@@ -1,0 +1,288 @@
+//! `onnxforge optimize`: fewer nodes, the same results.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::time::Instant;
+
+use onnxforge::io::{SaveOptions, save_with};
+use onnxforge::ir::{Model, NodeId};
+use onnxforge::passes::pipeline::{self, Options, Outcome, PassOutcome, Stop};
+use onnxforge::passes::{PASSES, Pass};
+use serde::Serialize;
+
+use super::{ExternalArg, Written, load_model};
+use crate::failure::{Failure, Verdict};
+use crate::output::{Output, bytes, grouped, number, table};
+use crate::progress::Bar;
+
+/// Make a model smaller without changing what it computes.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The model.
+    model: PathBuf,
+    /// Where to write the result; the same path replaces the model.
+    #[arg(short, long)]
+    output: PathBuf,
+    #[command(flatten)]
+    selection: Selection,
+    /// Stop after so many edits.
+    #[arg(long, value_name = "N")]
+    stop_after: Option<usize>,
+    /// Where weights go.
+    #[arg(long, value_enum, default_value = "keep")]
+    external: ExternalArg,
+    /// Write every edit to this file, one JSON object per line.
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+}
+
+/// Which passes run.
+#[derive(Debug, clap::Args)]
+pub struct Selection {
+    /// Run only these passes, in this order; `onnxforge passes` lists them.
+    #[arg(long, value_name = "A,B", value_delimiter = ',')]
+    passes: Vec<String>,
+    /// Leave these passes out.
+    #[arg(long, value_name = "A,B", value_delimiter = ',')]
+    skip: Vec<String>,
+}
+
+impl Selection {
+    /// The chosen passes.
+    pub fn resolve(&self) -> Result<Vec<&'static Pass>, Failure> {
+        let chosen = self.passes.iter().map(|name| find(name)).collect::<Result<Vec<_>, _>>()?;
+        let mut chosen = if chosen.is_empty() { PASSES.to_vec() } else { chosen };
+        for name in &self.skip {
+            let skipped = find(name)?;
+            chosen.retain(|pass| pass.name != skipped.name);
+        }
+        Ok(chosen)
+    }
+}
+
+/// The pass of this name, or what might have been meant.
+pub fn find(name: &str) -> Result<&'static Pass, Failure> {
+    onnxforge::passes::find(name.trim()).ok_or_else(|| {
+        let alike = |pass: &&&Pass| {
+            let words = name.split('_').filter(|word| word.len() > 3);
+            words.into_iter().any(|word| pass.name.contains(word))
+        };
+        let alike: Vec<&str> = PASSES.iter().filter(alike).map(|pass| pass.name).collect();
+        let cure = match alike.is_empty() {
+            true => "`onnxforge passes` lists them".to_owned(),
+            false => format!("did you mean {}?", alike.join(", ")),
+        };
+        Failure(format!("no pass is called {name:?}; {cure}"))
+    })
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    schema: u32,
+    before: Size,
+    after: Size,
+    /// Nodes by operator, before and after.
+    operators: BTreeMap<String, (usize, usize)>,
+    passes: Vec<PassReport>,
+    rounds: usize,
+    stop: Stop,
+    milliseconds: Times,
+    files: Vec<super::WrittenFile>,
+}
+
+#[derive(Debug, Serialize)]
+struct Size {
+    /// Nodes of the main graph.
+    nodes: usize,
+    /// Nodes of the whole model, bodies and functions included.
+    all_nodes: usize,
+    /// Bytes of constants.
+    constants: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct PassReport {
+    name: &'static str,
+    class: &'static str,
+    edits: usize,
+    nodes: i64,
+    bytes: i64,
+    milliseconds: f64,
+    /// Why places that the pass is about stay as they are, and how many.
+    skipped: BTreeMap<String, usize>,
+}
+
+#[derive(Debug, Serialize)]
+struct Times {
+    load: f64,
+    inference: f64,
+    passes: f64,
+    save: f64,
+}
+
+pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
+    let passes = args.selection.resolve()?;
+    let start = Instant::now();
+    let mut model = load_model(&args.model, output)?;
+    let load = milliseconds(start);
+    let (before, operators_before) = (Size::of(&model), operators(&model));
+    let bar = Bar::new(output.shows_progress());
+    let start = Instant::now();
+    let options = Options { passes, stop_after: args.stop_after, progress: &bar, ..Options::default() };
+    let outcome = pipeline::optimize(&mut model, &options);
+    let optimized = milliseconds(start);
+    if let Some(path) = &args.trace {
+        write_trace(&model, path)?;
+    }
+    let start = Instant::now();
+    let saved = save_with(&model, &args.output, &SaveOptions { external: args.external.into() }, &bar)?;
+    let mut operators: BTreeMap<String, (usize, usize)> = BTreeMap::new();
+    operators_before.into_iter().for_each(|(op, count)| operators.entry(op).or_default().0 = count);
+    self::operators(&model).into_iter().for_each(|(op, count)| operators.entry(op).or_default().1 = count);
+    let report = Report {
+        schema: 1,
+        before,
+        after: Size::of(&model),
+        operators,
+        passes: outcome.passes.iter().map(PassReport::of).collect(),
+        rounds: outcome.rounds,
+        stop: outcome.stop,
+        milliseconds: Times {
+            load,
+            inference: outcome.inference.as_secs_f64() * 1e3,
+            passes: optimized - outcome.inference.as_secs_f64() * 1e3,
+            save: milliseconds(start),
+        },
+        files: Written::from(&saved).files,
+    };
+    output.result(&report, |out| report.show(&outcome, out))?;
+    Ok(Verdict::Yes)
+}
+
+fn milliseconds(start: Instant) -> f64 {
+    start.elapsed().as_secs_f64() * 1e3
+}
+
+impl Size {
+    fn of(model: &Model) -> Self {
+        Self {
+            nodes: model.scope(model.main()).node_count(),
+            all_nodes: model.node_count(),
+            constants: model.initializers().map(|(_, constant)| constant.byte_len()).sum(),
+        }
+    }
+}
+
+fn operators(model: &Model) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    for (_, node) in model.nodes() {
+        *counts.entry(node.op().to_string()).or_default() += 1;
+    }
+    counts
+}
+
+impl PassReport {
+    fn of(outcome: &PassOutcome) -> Self {
+        let mut skipped = BTreeMap::new();
+        for skip in &outcome.skipped {
+            *skipped.entry(skip.reason.to_string()).or_default() += 1;
+        }
+        Self {
+            name: outcome.pass.name,
+            class: super::passes::class(outcome.pass.accuracy()),
+            edits: outcome.edits,
+            nodes: outcome.nodes,
+            bytes: outcome.bytes,
+            milliseconds: outcome.time.as_secs_f64() * 1e3,
+            skipped,
+        }
+    }
+}
+
+impl Report {
+    fn show(&self, outcome: &Outcome, out: &mut dyn Write) -> io::Result<()> {
+        let mut ops = table(&["operator", "before", "after"]);
+        let changed = self.operators.iter().filter(|(_, (before, after))| before != after);
+        for (op, (before, after)) in changed {
+            ops.add_row([
+                comfy_table::Cell::new(op),
+                number(grouped(*before as u64)),
+                number(grouped(*after as u64)),
+            ]);
+        }
+        ops.add_row([
+            comfy_table::Cell::new("all nodes"),
+            number(grouped(self.before.all_nodes as u64)),
+            number(grouped(self.after.all_nodes as u64)),
+        ]);
+        ops.add_row([
+            comfy_table::Cell::new("constants"),
+            number(bytes(self.before.constants)),
+            number(bytes(self.after.constants)),
+        ]);
+        writeln!(out, "{ops}")?;
+        let mut passes = table(&["pass", "edits", "nodes", "bytes", "ms"]);
+        for pass in self.passes.iter().filter(|pass| pass.edits > 0) {
+            passes.add_row([
+                comfy_table::Cell::new(pass.name),
+                number(grouped(pass.edits as u64)),
+                number(format!("{:+}", pass.nodes)),
+                number(format!("{:+}", pass.bytes)),
+                number(format!("{:.1}", pass.milliseconds)),
+            ]);
+        }
+        if self.passes.iter().any(|pass| pass.edits > 0) {
+            writeln!(out, "{passes}")?;
+        }
+        match outcome.stop {
+            Stop::Fixpoint => {}
+            Stop::Edits => writeln!(out, "stopped after the number of edits that was asked for")?,
+            Stop::Rounds => {
+                writeln!(out, "stopped after {} rounds, although passes still found something", self.rounds)?
+            }
+        }
+        for file in &self.files {
+            writeln!(out, "wrote {} ({})", file.path, bytes(file.bytes))?;
+        }
+        Ok(())
+    }
+}
+
+#[derive(Serialize)]
+struct TraceLine<'a> {
+    edit: usize,
+    pass: &'a str,
+    rule: &'a str,
+    class: &'static str,
+    nodes: i64,
+    bytes: i64,
+    consumed: Vec<String>,
+    produced: Vec<String>,
+    redefined: Vec<String>,
+}
+
+fn write_trace(model: &Model, path: &std::path::Path) -> Result<(), Failure> {
+    let failed = |error: io::Error| Failure(format!("{}: cannot be written: {error}", path.display()));
+    let mut out = io::BufWriter::new(std::fs::File::create(path).map_err(failed)?);
+    let node = |&id: &NodeId| {
+        let node = model.node(id);
+        format!("{} {}", node.op(), node.name().map(|name| name.to_string()).unwrap_or_default())
+    };
+    for (edit, entry) in model.journal().iter().enumerate() {
+        let line = TraceLine {
+            edit: edit + 1,
+            pass: &entry.pass,
+            rule: &entry.rule,
+            class: super::passes::class(entry.accuracy),
+            nodes: entry.nodes,
+            bytes: entry.bytes,
+            consumed: entry.consumed.iter().map(node).collect(),
+            produced: entry.produced.iter().map(node).collect(),
+            redefined: entry.redefined.iter().map(|&id| model.value(id).name().to_string()).collect(),
+        };
+        serde_json::to_writer(&mut out, &line)?;
+        writeln!(out).map_err(failed)?;
+    }
+    out.flush().map_err(failed)
+}

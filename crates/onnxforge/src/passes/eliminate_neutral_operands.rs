@@ -1,0 +1,45 @@
+//! eliminate_neutral_operands: x + 0, x − 0, x · 1, x / 1 and x¹ become x; so do `x and true` and `x or false`.
+//!
+//! **Matches** the operators with a constant whose elements all are the neutral one, on either side where that is the same.
+//! **Accuracy** `ValueExact`: −0 + 0 is +0 and becomes −0; everything else stays to the bit.
+//! **Proof** The constant is the neutral element of the operation.
+//! **Never** where the constant would broadcast the other operand to a larger shape: the driver proves that it does not.
+
+use super::pass;
+use crate::ir::{Accuracy, NodeId, ValueId};
+use crate::rewrite::{At, Change, Cx, Skip};
+
+pass!(eliminate_neutral_operands, &[&NEUTRAL]);
+
+static NEUTRAL: At = At {
+    name: "neutral",
+    accuracy: Accuracy::ValueExact,
+    ops: &["Add", "Sub", "Mul", "Div", "Pow", "And", "Or"],
+    apply: neutral,
+};
+
+fn neutral(cx: &Cx<'_>, id: NodeId) -> Result<Change, Skip> {
+    let (a, b) = (cx.input(id, 0)?, cx.input(id, 1)?);
+    // Before that operands were broadcast by an attribute.
+    if cx.call(id)?.since() < 7 {
+        return Err(Skip::NOT_HERE);
+    }
+    let op = &*cx.node(id).op().name;
+    let element = match op {
+        "Add" | "Sub" | "Or" => 0.0,
+        _ => 1.0,
+    };
+    let is_neutral = |value: ValueId| cx.uniform(value) == Some(element);
+    let kept = if is_neutral(b) {
+        a
+    } else if matches!(op, "Add" | "Mul" | "And" | "Or") && is_neutral(a) {
+        b
+    } else {
+        return Err(Skip::NOT_HERE);
+    };
+    let mut change = cx.forward(id, kept)?;
+    if op != "Add" {
+        change.promise(Accuracy::BitExact);
+    }
+    Ok(change)
+}

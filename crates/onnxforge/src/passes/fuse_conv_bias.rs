@@ -1,0 +1,94 @@
+//! fuse_conv_bias: a constant that is added after Conv, ConvTranspose or Gemm becomes part of their bias.
+//!
+//! **Matches** Add or Sub of a constant that is one number or runs along the channels, after a Conv, ConvTranspose or Gemm that nothing
+//! else reads and whose bias, if it has one, is constant.
+//! **Accuracy** `Rounding`: the two summands are added in another order.
+//! **Proof** The bias is added to each element of its channel, as the constant is; addition is associative up to rounding.
+//! **Never** a constant that varies along another axis, such as the width, however long that is.
+
+use super::fuse_conv_batchnorm::floats;
+use super::pass;
+use crate::ir::{Accuracy, NodeId, ValueId};
+use crate::rewrite::{At, Change, Cx, Reason, Skip};
+
+pass!(fuse_conv_bias, &[&FUSE]);
+
+static FUSE: At =
+    At { name: "fuse", accuracy: Accuracy::Rounding { ulps: 2.0 }, ops: &["Add", "Sub"], apply: fuse };
+
+fn fuse(cx: &Cx<'_>, sum: NodeId) -> Result<Change, Skip> {
+    let (linear, constant) = linear_and_constant(cx, sum, cx.node(sum).op().is("Add"))?;
+    let node = cx.node(linear);
+    let y = cx.output(linear)?;
+    cx.read_only_by(y, sum)?;
+    let call = cx.call(linear)?;
+    if node.op().is("Gemm") && (call.float("beta")? != 1.0 || node.input(2).is_none() && call.since() < 11) {
+        return Err(Reason::Attribute("beta").into());
+    }
+    let weights = cx.constant(cx.input(linear, 1)?)?;
+    let channels = channels(cx, linear)?;
+    let sign = if cx.node(sum).op().is("Sub") { -1.0 } else { 1.0 };
+    let mut bias: Vec<f64> =
+        along_channels(cx, y, constant, channels)?.iter().map(|number| number * sign).collect();
+    if let Some(old) = node.input(2) {
+        let old_numbers = cx.floats(old)?;
+        if old_numbers.len() != channels || !matches!(*cx.constant(old)?.shape(), [_] | [1, _]) {
+            return Err(Skip::at(Reason::Broadcast, old));
+        }
+        bias.iter_mut().zip(&old_numbers).for_each(|(bias, old)| *bias += old);
+    }
+    let bias = floats(weights, &bias)?;
+    let mut change = cx.change(&[linear, sum]);
+    let b = change.constant(cx.model.value(constant).name().clone(), bias);
+    let inputs = [cx.input(linear, 0)?.into(), cx.input(linear, 1)?.into(), b];
+    let fused = change.call(node.op().clone(), inputs, 1, node.attrs().to_vec());
+    change.replace(cx.output(sum)?, fused.output(0));
+    Ok(change)
+}
+
+/// The Conv, ConvTranspose or Gemm before an operator, and its other operand; that may stand first where `either` way is the same.
+pub(super) fn linear_and_constant(cx: &Cx<'_>, id: NodeId, either: bool) -> Result<(NodeId, ValueId), Skip> {
+    let (a, b) = (cx.input(id, 0)?, cx.input(id, 1)?);
+    if cx.call(id)?.since() < 7 {
+        return Err(Skip::NOT_HERE);
+    }
+    let linear = |value| ["Conv", "ConvTranspose", "Gemm"].iter().find_map(|op| cx.producer(value, op, id));
+    let (linear, other) = match (linear(a), linear(b)) {
+        (Some(linear), _) if cx.model.constant(b).is_some() => (linear, b),
+        (_, Some(linear)) if either && cx.model.constant(a).is_some() => (linear, a),
+        (Some(_), None) => return Err(Skip::at(Reason::NotConstant, b)),
+        _ => return Err(Skip::NOT_HERE),
+    };
+    Ok((linear, other))
+}
+
+/// The number of channels that a Conv, ConvTranspose or Gemm gives.
+pub(super) fn channels(cx: &Cx<'_>, linear: NodeId) -> Result<usize, Skip> {
+    let y = cx.output(linear)?;
+    let channels = cx.shape(y)?.get(1).and_then(crate::ir::dim::Dim::as_const);
+    channels
+        .and_then(|channels| usize::try_from(channels).ok())
+        .ok_or_else(|| Skip::at(Reason::UnknownShape, y))
+}
+
+/// The numbers that a constant has for each channel of `y`, whose axis 1 the channels are; an error when it varies elsewhere.
+pub(super) fn along_channels(
+    cx: &Cx<'_>,
+    y: ValueId,
+    constant: ValueId,
+    channels: usize,
+) -> Result<Vec<f64>, Skip> {
+    let rank = cx.rank(y)?;
+    let shape = cx.constant(constant)?.shape();
+    let broadcast = Skip::at(Reason::Broadcast, constant);
+    if shape.len() > rank {
+        return Err(broadcast);
+    }
+    let missing = rank - shape.len();
+    let fits = |(index, &size): (usize, &usize)| size == 1 || missing + index == 1 && size == channels;
+    if !shape.iter().enumerate().all(fits) {
+        return Err(broadcast);
+    }
+    let numbers = cx.floats(constant)?;
+    Ok(if numbers.len() == channels { numbers } else { vec![*numbers.first().ok_or(broadcast)?; channels] })
+}

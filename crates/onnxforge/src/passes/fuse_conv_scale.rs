@@ -1,0 +1,34 @@
+//! fuse_conv_scale: a constant factor after Conv, ConvTranspose or Gemm becomes part of their weights.
+//!
+//! **Matches** Mul or Div by a constant that is one number or runs along the channels, after a Conv, a ConvTranspose of one group or a
+//! Gemm with constant weights that nothing else reads.
+//! **Accuracy** `Rounding`: the weights are rounded once more instead of the products.
+//! **Proof** Convolutions and products are linear in their weights for each output channel.
+//! **Never** a constant that varies along another axis, such as the width, however long that is; a factor that is no finite number.
+
+use super::fuse_conv_batchnorm::{Affine, scale_weights};
+use super::fuse_conv_bias::{along_channels, channels, linear_and_constant};
+use super::pass;
+use crate::ir::{Accuracy, NodeId};
+use crate::rewrite::{At, Change, Cx, Skip};
+
+pass!(fuse_conv_scale, &[&FUSE]);
+
+static FUSE: At =
+    At { name: "fuse", accuracy: Accuracy::Rounding { ulps: 4.0 }, ops: &["Mul", "Div"], apply: fuse };
+
+fn fuse(cx: &Cx<'_>, product: NodeId) -> Result<Change, Skip> {
+    let divides = cx.node(product).op().is("Div");
+    let (linear, constant) = linear_and_constant(cx, product, !divides)?;
+    let y = cx.output(linear)?;
+    cx.read_only_by(y, product)?;
+    let mut factors = along_channels(cx, y, constant, channels(cx, linear)?)?;
+    if divides {
+        factors.iter_mut().for_each(|factor| *factor = factor.recip());
+    }
+    if factors.iter().any(|factor| !factor.is_finite()) {
+        return Err(Skip::because("a factor is not finite"));
+    }
+    let summands = vec![0.0; factors.len()];
+    scale_weights(cx, linear, product, &Affine { factors, summands })
+}

@@ -1,0 +1,37 @@
+//! fuse_matmul_add: a product of matrices and a sum become one Gemm.
+//!
+//! **Matches** Add of a MatMul of two matrices, which nothing else reads, and something that broadcasts to the product's shape.
+//! **Accuracy** `Rounding`: a runtime may add the summand to the sum of products in another order.
+//! **Proof** Gemm with alpha = beta = 1 is defined as A·B + C, with C broadcast to the shape of A·B. The driver proves the shape.
+//! **Never** products of more than two axes, for which Gemm is not defined; summands that broadcast the product.
+
+use super::pass;
+use crate::ir::{Accuracy, DType};
+use crate::rewrite::{Fusion, Pattern, Reason, Skip};
+
+pass!(fuse_matmul_add, &[&FUSE]);
+
+static FUSE: Fusion<5> = Fusion {
+    name: "fuse",
+    accuracy: Accuracy::Rounding { ulps: 2.0 },
+    from: Pattern::new(
+        "p = MatMul(a, b)
+         y = Add(p, c)",
+    ),
+    vars: ["a", "b", "c", "p", "y"],
+    to: |cx, change, [a, b, c, p, y]| {
+        if cx.rank(a)? != 2 || cx.rank(b)? != 2 {
+            return Err(Skip::NOT_HERE);
+        }
+        // Integers have no Gemm before version 9, and runtimes lack it after.
+        if !matches!(cx.dtype(a)?, DType::F32 | DType::F64 | DType::F16 | DType::BF16) {
+            return Err(Skip::at(Reason::Type, a));
+        }
+        if !cx.same_shape(cx.shape(p)?, cx.shape(y)?) {
+            return Err(Skip::at(Reason::Broadcast, c));
+        }
+        let gemm = change.op("Gemm", [a.into(), b.into(), c.into()], []);
+        change.replace(y, gemm);
+        Ok(())
+    },
+};

@@ -1,0 +1,92 @@
+//! fuse_scale_into_weights: a constant factor after a product with constant weights becomes part of the weights.
+//!
+//! **Matches** Mul or Div by one number, of a MatMul with constant second operand, whose result went at most through an Add of a constant and
+//! through operators that only move elements, each read by nothing else.
+//! **Accuracy** `Rounding`: the weights are rounded once more instead of the products; `BitExact` for powers of two that stay in
+//! range.
+//! **Proof** (x·W + b)·s = x·(W·s) + b·s, and moving elements commutes with multiplying each of them.
+//! **Never** a factor that is no finite number or is 0; where the product has other readers.
+
+use super::pass;
+use crate::ir::{Accuracy, NodeId, Tensor, ValueId};
+use crate::rewrite::{At, Change, Cx, Reason, Skip};
+
+pass!(fuse_scale_into_weights, &[&FUSE]);
+
+static FUSE: At =
+    At { name: "fuse", accuracy: Accuracy::Rounding { ulps: 4.0 }, ops: &["Mul", "Div"], apply: fuse };
+
+/// Operators that move the elements of their first input.
+const LAYOUT: [&str; 5] = ["Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten"];
+
+fn fuse(cx: &Cx<'_>, product: NodeId) -> Result<Change, Skip> {
+    let (a, b) = (cx.input(product, 0)?, cx.input(product, 1)?);
+    let divides = cx.node(product).op().is("Div");
+    let number = |value: ValueId| {
+        cx.uniform(value).filter(|_| cx.constant(value).is_ok_and(|tensor| tensor.len() == 1))
+    };
+    let (factor, mut value) = match (number(b), number(a)) {
+        (Some(factor), _) if divides => (factor.recip(), a),
+        (Some(factor), _) => (factor, a),
+        (None, Some(factor)) if !divides => (factor, b),
+        _ => return Err(Skip::NOT_HERE),
+    };
+    // The way back to the product, last node first.
+    let mut way: Vec<NodeId> = Vec::new();
+    let mut reader = product;
+    loop {
+        let node = cx.model.value(value).node().ok_or(Skip::NOT_HERE)?;
+        if cx.scope(node) != cx.scope(product) {
+            return Err(Skip::NOT_HERE);
+        }
+        let op = cx.node(node).op();
+        let constant_operand = cx.node(node).input(1).is_some_and(|other| cx.model.constant(other).is_some());
+        let moves = LAYOUT.iter().any(|name| op.is(name));
+        let adds = op.is("Add") && constant_operand;
+        if !moves && !adds && !(op.is("MatMul") && constant_operand) {
+            return Err(Skip::NOT_HERE);
+        }
+        cx.read_only_by(value, reader)?;
+        way.push(node);
+        if op.is("MatMul") {
+            break;
+        }
+        reader = node;
+        value = cx.input(node, 0)?;
+    }
+    if !factor.is_finite() || factor == 0.0 {
+        return Err(Skip::because("the factor is not finite"));
+    }
+    let mut consumed: Vec<NodeId> = way.iter().rev().copied().collect();
+    consumed.push(product);
+    let mut change = cx.change(&consumed);
+    let mut last = None;
+    for &id in way.iter().rev() {
+        let node = cx.node(id);
+        let mut inputs: Vec<_> = node.inputs().iter().map(|&input| input.into()).collect();
+        if let Some(last) = last {
+            inputs[0] = last;
+        }
+        if node.op().is("MatMul") || node.op().is("Add") {
+            let constant = cx.input(id, 1)?;
+            let scaled = scaled(cx, constant, factor)?;
+            inputs[1] = change.constant(cx.model.value(constant).name().clone(), scaled);
+        }
+        last = Some(change.call(node.op().clone(), inputs, 1, node.attrs().to_vec()).output(0));
+    }
+    change.replace(cx.output(product)?, last.ok_or(Skip::NOT_HERE)?);
+    Ok(change)
+}
+
+fn scaled(cx: &Cx<'_>, constant: ValueId, factor: f64) -> Result<Tensor, Skip> {
+    let tensor = cx.constant(constant)?;
+    let wrong_type = || Skip::at(Reason::Type, constant);
+    let flat = if tensor.shape().is_empty() {
+        tensor.reshaped([1]).map_err(|_| wrong_type())?
+    } else {
+        tensor.clone()
+    };
+    let rows = flat.shape().first().copied().unwrap_or(1);
+    let scaled = flat.scaled(0, &vec![factor; rows]).map_err(|_| wrong_type())?;
+    scaled.reshaped(tensor.shape()).map_err(|_| wrong_type())
+}

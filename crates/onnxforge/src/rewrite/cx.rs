@@ -1,0 +1,175 @@
+//! What a rule sees.
+
+use super::change::Change;
+use super::driver::Budget;
+use super::skip::{Reason, Skip};
+use crate::infer::Inference;
+use crate::ir::dim::{Dim, Symbols};
+use crate::ir::value::Use;
+use crate::ir::{Accuracy, DType, Model, Node, NodeId, ScopeId, Tensor, ValueId};
+use crate::ops::TensorFact;
+use crate::ops::apply;
+use crate::ops::call::Call;
+use crate::ops::error::OpError;
+
+/// The model, what is known of it, and the rule that looks at it.
+#[derive(Clone, Copy)]
+pub struct Cx<'a> {
+    /// The model.
+    pub model: &'a Model,
+    /// What is known of its values.
+    pub facts: &'a Inference,
+    /// What changes may cost.
+    pub budget: &'a Budget,
+    pub(super) pass: &'static str,
+    pub(super) rule: &'static str,
+    pub(super) accuracy: Accuracy,
+}
+
+impl<'a> Cx<'a> {
+    /// A change by this rule that consumes the nodes.
+    pub fn change(&self, consumed: &[NodeId]) -> Change {
+        Change::new(self.pass, self.rule, self.accuracy, consumed)
+    }
+
+    /// A change that consumes `node` and lets everything read `by` instead of its first output.
+    pub fn forward(&self, node: NodeId, by: ValueId) -> Result<Change, Skip> {
+        let mut change = self.change(&[node]);
+        change.replace(self.output(node)?, by);
+        Ok(change)
+    }
+
+    /// A node.
+    pub fn node(&self, id: NodeId) -> &'a Node {
+        self.model.node(id)
+    }
+
+    /// The call that a node makes. Nodes of operators that the table does not know are nothing that rules are about.
+    pub fn call(&self, id: NodeId) -> Result<Call<'a>, Skip> {
+        let node = self.model.node(id);
+        let opset = self.model.opset(node.scope(), &node.op().domain);
+        if self.model.function(node.op()).is_some() {
+            return Err(Skip::NOT_HERE);
+        }
+        apply::call(node, opset, None).ok_or(Skip::NOT_HERE)
+    }
+
+    /// The version of the standard operators that holds at a node.
+    pub fn opset(&self, id: NodeId) -> i64 {
+        self.model.opset(self.node(id).scope(), "").unwrap_or(0)
+    }
+
+    /// The first output of a node.
+    pub fn output(&self, id: NodeId) -> Result<ValueId, Skip> {
+        self.node(id).output(0).ok_or(Skip::NOT_HERE)
+    }
+
+    /// Input `index` of a node, which must be there.
+    pub fn input(&self, id: NodeId, index: usize) -> Result<ValueId, Skip> {
+        self.node(id).input(index).ok_or(Skip::NOT_HERE)
+    }
+
+    /// The node that computes a value, when it calls the standard operator `op` and stands in the same scope as `beside`.
+    pub fn producer(&self, value: ValueId, op: &str, beside: NodeId) -> Option<NodeId> {
+        let id = self.model.value(value).node()?;
+        let node = self.model.node(id);
+        (node.op().is(op) && node.scope() == self.node(beside).scope()).then_some(id)
+    }
+
+    /// The only node that reads a value, which is no output either.
+    pub fn only_reader(&self, value: ValueId) -> Option<NodeId> {
+        let value = self.model.value(value);
+        match value.uses() {
+            [Use::Input { node, .. }] if !value.is_pinned() => Some(*node),
+            _ => None,
+        }
+    }
+
+    /// Fails unless `node` alone reads the value.
+    pub fn read_only_by(&self, value: ValueId, node: NodeId) -> Result<(), Skip> {
+        let here = |used: &Use| matches!(used, Use::Input { node: by, .. } if *by == node);
+        let reader = self.model.value(value);
+        if reader.uses().iter().all(here) && !reader.is_pinned() {
+            return Ok(());
+        }
+        Err(Skip::at(Reason::ReadElsewhere, value))
+    }
+
+    /// The scope of a node.
+    pub fn scope(&self, id: NodeId) -> ScopeId {
+        self.node(id).scope()
+    }
+
+    /// What is known of a tensor.
+    pub fn fact(&self, value: ValueId) -> Result<&'a TensorFact, Skip> {
+        self.facts.tensor(value).ok_or_else(|| Skip::at(Reason::UnknownShape, value))
+    }
+
+    /// The shape of a value, which must have a known rank.
+    pub fn shape(&self, value: ValueId) -> Result<&'a [Dim], Skip> {
+        self.facts.shape(value).ok_or_else(|| Skip::at(Reason::UnknownShape, value))
+    }
+
+    /// The number of axes of a value, which must be known.
+    pub fn rank(&self, value: ValueId) -> Result<usize, Skip> {
+        self.shape(value).map(<[Dim]>::len)
+    }
+
+    /// The element type of a value, which must be known.
+    pub fn dtype(&self, value: ValueId) -> Result<DType, Skip> {
+        self.fact(value)?.dtype.ok_or_else(|| Skip::at(Reason::UnknownType, value))
+    }
+
+    /// The constant that a value always is.
+    pub fn constant(&self, value: ValueId) -> Result<&'a Tensor, Skip> {
+        self.model.constant(value).ok_or_else(|| Skip::at(Reason::NotConstant, value))
+    }
+
+    /// The integers that a value always holds, whether it is a constant or that follows from shapes.
+    pub fn ints(&self, value: ValueId) -> Result<Vec<i64>, Skip> {
+        if let Some(ints) = self.facts.tensor(value).and_then(TensorFact::ints) {
+            return Ok(ints);
+        }
+        self.constant(value)?.to_i64s().map_err(|_| Skip::at(Reason::NotConstant, value))
+    }
+
+    /// The numbers of a constant of floats.
+    pub fn floats(&self, value: ValueId) -> Result<Vec<f64>, Skip> {
+        let tensor = self.constant(value)?;
+        let array = crate::ops::Array::from_tensor(tensor).map_err(|_| Skip::at(Reason::Type, value))?;
+        array.to_f64s().map_err(|_| Skip::at(Reason::Type, value))
+    }
+
+    /// The number that every element of a constant is.
+    pub fn uniform(&self, value: ValueId) -> Option<f64> {
+        let tensor = self.model.constant(value)?;
+        if tensor.is_empty() || tensor.byte_len() > 1 << 20 {
+            return None;
+        }
+        let numbers = self.floats(value).ok()?;
+        let first = *numbers.first()?;
+        numbers.iter().all(|&number| number == first).then_some(first)
+    }
+
+    /// Whether two dimensions are provably equal.
+    pub fn same_dim(&self, a: &Dim, b: &Dim) -> bool {
+        a.provably_equal(b, self.symbols())
+    }
+
+    /// Whether two shapes are provably equal.
+    pub fn same_shape(&self, a: &[Dim], b: &[Dim]) -> bool {
+        a.len() == b.len() && a.iter().zip(b).all(|(a, b)| self.same_dim(a, b))
+    }
+
+    /// The symbols that facts are about.
+    pub fn symbols(&self) -> &'a Symbols {
+        self.facts.symbols()
+    }
+}
+
+/// What contradicts an operator's definition is left alone, and so is what refers to a caller's attributes.
+impl From<OpError> for Skip {
+    fn from(error: OpError) -> Self {
+        Reason::Evaluation(error).into()
+    }
+}

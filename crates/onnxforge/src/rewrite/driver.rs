@@ -1,0 +1,370 @@
+//! Applies rules to a model until none fires, and checks each change before it is made.
+
+use std::collections::{BTreeSet, HashSet, VecDeque};
+use std::time::Duration;
+
+use super::change::Change;
+use super::cx::Cx;
+use super::rule::Rule;
+use super::skip::{Reason, Skip};
+use crate::infer::Inference;
+use crate::ir::edit::Operand;
+use crate::ir::value::{Def, Use};
+use crate::ir::{Accuracy, Model, NodeId, ValueId};
+use crate::ops::Fact;
+use crate::ops::apply::{self, NoBodies};
+
+/// What changes may cost.
+#[derive(Clone, Debug)]
+pub struct Budget {
+    /// Bytes by which all changes together may make the constants larger.
+    pub growth: u64,
+    /// The longest that the elements of one node may be computed.
+    pub time: Duration,
+    /// Bytes that the results of one node may take.
+    pub result: u64,
+    /// How many changes may be made.
+    pub edits: usize,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self { growth: 1 << 20, time: Duration::from_secs(10), result: 1 << 30, edits: usize::MAX }
+    }
+}
+
+/// Something that a rule is about and that stays.
+#[derive(Clone, Debug)]
+pub struct Skipped {
+    /// The rule.
+    pub rule: &'static str,
+    /// Where.
+    pub node: NodeId,
+    /// Why.
+    pub reason: Reason,
+    /// The value that stands in the way.
+    pub culprit: Option<ValueId>,
+}
+
+/// A model that is being changed, with what is known of it.
+///
+/// Facts about a value are proofs about what it computes. Changes keep what values compute, so facts stay true: only new
+/// values need new ones.
+#[derive(Debug)]
+pub struct Workbench<'m> {
+    /// The model.
+    pub model: &'m mut Model,
+    /// What is known of its values.
+    pub facts: Inference,
+    /// What changes may cost.
+    pub budget: Budget,
+    /// By how many bytes the constants have grown.
+    grown: i64,
+    /// Nodes that changes have touched, in order: their neighbours changed, or they are new.
+    touched: Vec<NodeId>,
+}
+
+impl<'m> Workbench<'m> {
+    /// A workbench for a model of which `facts` are known.
+    pub fn new(model: &'m mut Model, facts: Inference, budget: Budget) -> Self {
+        Self { model, facts, budget, grown: 0, touched: Vec::new() }
+    }
+
+    /// How far the list of touched nodes goes; a pass that has seen the model at this point has only to look at later ones.
+    pub fn mark(&self) -> usize {
+        self.touched.len()
+    }
+
+    /// Whether the budget of changes is used up.
+    pub fn is_spent(&self) -> bool {
+        self.model.journal().len() >= self.budget.edits
+    }
+
+    /// The nodes to look at: all of them, or those that changes have touched since `mark`.
+    pub fn worklist(&self, mark: Option<usize>) -> Vec<NodeId> {
+        match mark {
+            None => self.model.nodes().map(|(id, _)| id).collect(),
+            Some(mark) => {
+                let since = self.touched.get(mark..).unwrap_or_default();
+                let mut nodes: Vec<NodeId> =
+                    since.iter().copied().filter(|&id| self.model.node(id).is_live()).collect();
+                nodes.sort_unstable();
+                nodes.dedup();
+                nodes
+            }
+        }
+    }
+
+    /// What a rule of a pass sees.
+    pub fn cx(&self, pass: &'static str, rule: &'static str, accuracy: Accuracy) -> Cx<'_> {
+        Cx { model: self.model, facts: &self.facts, budget: &self.budget, pass, rule, accuracy }
+    }
+
+    /// Applies the rules until none fires at any of the nodes or where changes lead. Answers how often one fired.
+    pub fn rewrite(
+        &mut self,
+        pass: &'static str,
+        rules: &[&dyn Rule],
+        start: Vec<NodeId>,
+        skipped: &mut Vec<Skipped>,
+    ) -> usize {
+        let mut fired = 0;
+        let mut queued: HashSet<NodeId> = start.iter().copied().collect();
+        let mut queue: VecDeque<NodeId> = start.into();
+        while let Some(id) = queue.pop_front() {
+            queued.remove(&id);
+            for rule in rules {
+                if self.is_spent() || !self.model.node(id).is_live() {
+                    break;
+                }
+                if !is_root(*rule, self.model, id) {
+                    continue;
+                }
+                let mark = self.mark();
+                match self.attempt(pass, *rule, id) {
+                    Ok(()) => {
+                        fired += 1;
+                        for &node in &self.touched[mark..] {
+                            if self.model.node(node).is_live() && queued.insert(node) {
+                                queue.push_back(node);
+                            }
+                        }
+                    }
+                    Err(Skip { reason: Some(reason), culprit }) => {
+                        skipped.push(Skipped { rule: rule.name(), node: id, reason, culprit });
+                    }
+                    Err(Skip { reason: None, .. }) => {}
+                }
+            }
+        }
+        fired
+    }
+
+    fn attempt(&mut self, pass: &'static str, rule: &dyn Rule, id: NodeId) -> Result<(), Skip> {
+        let change = rule.apply(&self.cx(pass, rule.name(), rule.accuracy()), id)?;
+        self.commit(change)
+    }
+
+    /// Makes the change, or says why not and leaves everything as it is.
+    pub fn commit(&mut self, mut change: Change) -> Result<(), Skip> {
+        let learned = self.check(&change)?;
+        self.absorb(&mut change);
+        let growth = self.sweep(&mut change);
+        let left = i64::try_from(self.budget.growth).unwrap_or(i64::MAX).saturating_sub(self.grown);
+        if growth > 0 && growth > left {
+            return Err(Reason::Growth(growth as u64).into());
+        }
+        let mut around: Vec<NodeId> = Vec::new();
+        for &node in change.rewrite.consumed() {
+            // Who computes what a consumed node read may have one reader less.
+            around.extend(
+                self.model.node(node).inputs().iter().flatten().filter_map(|&v| self.model.value(v).node()),
+            );
+        }
+        // Who reads a redefined value reads something else afterwards.
+        around.extend(change.rewrite.redefinitions().flat_map(|(value, _)| self.readers(value)));
+        let edit = self.model.commit(change.rewrite).map_err(|error| Skip::from(Reason::Edit(error)))?;
+        self.grown = self.grown.saturating_add(growth);
+        let entry = &self.model.journal()[edit];
+        let (produced, redefined) = (entry.produced.clone(), entry.redefined.clone());
+        for (&node, facts) in produced.iter().zip(learned) {
+            let outputs = self.model.node(node).outputs();
+            for (output, fact) in outputs.iter().zip(facts) {
+                if let Some(output) = *output {
+                    self.facts.learn(output, fact);
+                }
+            }
+            for input in self.model.node(node).inputs().iter().flatten() {
+                self.facts.learn_constant(self.model, *input);
+            }
+        }
+        for value in redefined {
+            self.facts.learn_constant(self.model, value);
+        }
+        for node in produced {
+            around.push(node);
+            let outputs: Vec<ValueId> = self.model.node(node).outputs().iter().flatten().copied().collect();
+            for value in outputs {
+                around.extend(self.readers(value));
+            }
+            let inputs: Vec<ValueId> = self.model.node(node).inputs().iter().flatten().copied().collect();
+            around.extend(inputs.iter().filter_map(|&value| self.model.value(value).node()));
+        }
+        let seen: BTreeSet<NodeId> =
+            around.into_iter().filter(|&node| self.model.node(node).is_live()).collect();
+        self.touched.extend(seen);
+        Ok(())
+    }
+
+    fn readers(&self, value: ValueId) -> impl Iterator<Item = NodeId> {
+        self.model.value(value).uses().iter().filter_map(|used| match used {
+            Use::Input { node, .. } => Some(*node),
+            Use::Output { .. } => None,
+        })
+    }
+
+    /// Makes sure that every new node is valid and that values keep type and shape. Answers the facts about the outputs
+    /// of the new nodes.
+    fn check(&mut self, change: &Change) -> Result<Vec<Vec<Fact>>, Skip> {
+        let rewrite = &change.rewrite;
+        let Some(&first) = rewrite.consumed().first() else { return Ok(Vec::new()) };
+        let scope = self.model.node(first).scope();
+        let mut learned: Vec<Vec<Fact>> = Vec::new();
+        let constants: Vec<Fact> =
+            rewrite.constants().map(|tensor| crate::infer::constant_fact(tensor)).collect();
+        let facts = &mut self.facts;
+        let fact_of = |facts: &Inference, learned: &[Vec<Fact>], operand: Operand| match operand {
+            Operand::Value(value) => Some(facts.fact(value).clone()),
+            Operand::Output(node, index) => Some(
+                learned.get(node.index()).and_then(|facts| facts.get(index)).cloned().unwrap_or_default(),
+            ),
+            Operand::Constant(index) => Some(constants.get(index).cloned().unwrap_or_default()),
+            Operand::Absent => None,
+        };
+        for (node, inputs) in rewrite.previews(scope) {
+            let opset = self.model.opset(scope, &node.op().domain);
+            let missing = || Reason::Opset { op: node.op().to_string(), opset: opset.unwrap_or(0) };
+            let inputs: Vec<Option<Fact>> =
+                inputs.iter().map(|&operand| fact_of(facts, &learned, operand)).collect();
+            match apply::call(&node, opset, None) {
+                Some(call) => {
+                    if opset.is_none() || !apply::fits(&call, inputs.len()) {
+                        return Err(missing().into());
+                    }
+                    let mut bodies = NoBodies;
+                    let (facts, error) = if node.bodies().next().is_some() {
+                        (vec![Fact::Unknown; node.outputs().len()], None)
+                    } else {
+                        apply::infer(call, &inputs, facts.symbols_mut(), &mut bodies)
+                    };
+                    if let Some(error) = error {
+                        return Err(Reason::Evaluation(error).into());
+                    }
+                    learned.push(facts);
+                }
+                // Operators that the table does not know can only have been there before.
+                None => learned.push(vec![Fact::Unknown; node.outputs().len()]),
+            }
+        }
+        if !change.keeps_shapes {
+            for (value, by) in rewrite.redefinitions() {
+                let by = fact_of(facts, &learned, by).unwrap_or_default();
+                same_type(facts, value, &by)?;
+            }
+        }
+        Ok(learned)
+    }
+
+    /// Consumes the absorbed nodes that nobody reads any more.
+    fn absorb(&self, change: &mut Change) {
+        let mut gone: HashSet<NodeId> = change.rewrite.consumed().iter().copied().collect();
+        for &node in &change.absorbed {
+            if !gone.contains(&node) && self.is_unread(node, &gone, change) {
+                gone.insert(node);
+                change.rewrite.consume(node);
+            }
+        }
+    }
+
+    /// Adds what nothing will read any more to the change: nodes and constants. Answers by how many bytes the constants
+    /// will grow.
+    fn sweep(&self, change: &mut Change) -> i64 {
+        let mut gone: HashSet<NodeId> = change.rewrite.consumed().iter().copied().collect();
+        gone.extend(change.rewrite.consumed().iter().flat_map(|&id| self.model.nodes_inside(id)));
+        let mut open: Vec<NodeId> = change.rewrite.consumed().to_vec();
+        let mut constants: BTreeSet<ValueId> = BTreeSet::new();
+        let mut freed = 0u64;
+        let redefined: HashSet<ValueId> = change.rewrite.redefinitions().map(|(value, _)| value).collect();
+        while let Some(id) = open.pop() {
+            freed = freed.saturating_add(tensors_held(self.model, id));
+            let mut read: Vec<ValueId> = self.model.node(id).inputs().iter().flatten().copied().collect();
+            for inner in self.model.nodes_inside(id) {
+                gone.insert(inner);
+                read.extend(self.model.node(inner).inputs().iter().flatten());
+            }
+            for value in read {
+                match self.model.value(value).def() {
+                    Def::Constant { scope, .. } if self.model.scope(*scope).is_live() => {
+                        constants.insert(value);
+                    }
+                    Def::Node { node, .. }
+                        if !gone.contains(node) && self.is_unread(*node, &gone, change) =>
+                    {
+                        gone.insert(*node);
+                        change.rewrite.consume(*node);
+                        open.push(*node);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        for value in constants {
+            let held_inside = self.model.scope_of(value).and_then(|scope| self.model.scope(scope).holder());
+            let unread = self.unread(value, &gone, change) && !self.model.value(value).is_pinned();
+            if unread && !redefined.contains(&value) {
+                if let Some(constant) = self.model.value(value).constant() {
+                    freed = freed.saturating_add(constant.byte_len());
+                }
+                // Constants of a body that goes away go with it.
+                if held_inside.is_none_or(|holder| !gone.contains(&holder)) {
+                    change.rewrite.drop_constant(value);
+                }
+            }
+        }
+        let added =
+            change.rewrite.constants().fold(0u64, |sum, tensor| sum.saturating_add(tensor.byte_len()));
+        i64::try_from(added).unwrap_or(i64::MAX).saturating_sub(i64::try_from(freed).unwrap_or(i64::MAX))
+    }
+
+    /// Whether nobody will read any output of the node.
+    fn is_unread(&self, id: NodeId, gone: &HashSet<NodeId>, change: &Change) -> bool {
+        self.model.node(id).outputs().iter().flatten().all(|&value| self.unread(value, gone, change))
+    }
+
+    fn unread(&self, value: ValueId, gone: &HashSet<NodeId>, change: &Change) -> bool {
+        let entry = self.model.value(value);
+        let outlived = |used: &Use| match used {
+            Use::Input { node, .. } => !gone.contains(node),
+            Use::Output { scope, .. } => {
+                self.model.scope(*scope).holder().is_none_or(|holder| !gone.contains(&holder))
+            }
+        };
+        !entry.is_pinned() && !entry.uses().iter().any(outlived) && !change.rewrite.reads(value)
+    }
+}
+
+fn is_root(rule: &dyn Rule, model: &Model, id: NodeId) -> bool {
+    let op = model.node(id).op();
+    rule.roots().is_empty() || op.domain.is_empty() && rule.roots().contains(&&*op.name)
+}
+
+/// Bytes of the tensors in a node's attributes.
+fn tensors_held(model: &Model, id: NodeId) -> u64 {
+    let held = model.node(id).attrs().iter().map(|attr| match &attr.value {
+        crate::ir::AttrValue::Tensor(tensor) => tensor.byte_len(),
+        _ => 0,
+    });
+    held.fold(0, u64::saturating_add)
+}
+
+/// The value keeps its element type and a provably equal shape.
+fn same_type(facts: &Inference, value: ValueId, by: &Fact) -> Result<(), Skip> {
+    match (facts.fact(value), by) {
+        (Fact::Tensor(old), Fact::Tensor(new)) => {
+            match (old.dtype, new.dtype) {
+                (Some(a), Some(b)) if a == b => {}
+                _ => return Err(Skip::at(Reason::TypeChanges, value)),
+            }
+            match (&old.shape, &new.shape) {
+                (Some(a), Some(b))
+                    if a.len() == b.len()
+                        && a.iter().zip(b).all(|(a, b)| a.provably_equal(b, facts.symbols())) =>
+                {
+                    Ok(())
+                }
+                _ => Err(Skip::at(Reason::ShapeChanges, value)),
+            }
+        }
+        _ => Err(Skip::at(Reason::UnknownType, value)),
+    }
+}
