@@ -72,6 +72,14 @@ impl Model {
         &self.nodes[id]
     }
 
+    /// How errors name a node: its operator and its name, or its first output where it has none.
+    pub fn node_label(&self, id: NodeId) -> String {
+        let node = &self.nodes[id];
+        let output = || node.outputs().iter().flatten().next().map(|&id| &self.values[id].name);
+        let name = node.name().filter(|name| !name.is_empty()).or_else(output);
+        name.map_or_else(|| node.op().to_string(), |name| format!("{} {name}", node.op()))
+    }
+
     /// A value.
     pub fn value(&self, id: ValueId) -> &Value {
         &self.values[id]
