@@ -7,6 +7,7 @@ import numpy as np
 import onnx
 import pytest
 import wheels
+from conftest import MIB, Limits
 from corpus import ROOT
 
 SMALL = ["tiny_bert", "small_cnn", "tiny_llama"]
@@ -115,3 +116,84 @@ def test_budgets_hold(forge, tmp_path):
     }"""
     path = parsed(text, tmp_path / "endless.onnx")
     forge("run", path, "--timeout", "0.2").refused("endless.onnx", "time budget")
+
+
+def test_made_up_inputs_keep_to_the_budgets(forge, tmp_path):
+    text = '<ir_version: 10, opset_import: ["" : 21]> g (float[12000, 10000] a) => (int64[2] y) { y = Shape (a) }'
+    path = parsed(text, tmp_path / "wide.onnx")
+    limits = Limits(address_space=1024 * MIB)
+    forge("run", path, "--memory", "0.01", "--timeout", "1", limits=limits).refused("wide.onnx", "the input a", "memory")
+    forge("run", path, "--timeout", "0.1", timeout=20).refused("the input a", "time budget")
+
+
+def test_shapes_are_compared_with_the_declarations(forge, tmp_path):
+    text = '<ir_version: 10, opset_import: ["" : 21]> g (float[2, 3] a, float[n] b, float[n] c) => (float[n] y) { y = Add (b, c) }'
+    path = parsed(text, tmp_path / "m.onnx")
+
+    def run(**shapes):
+        np.savez(tmp_path / "in.npz", **{name: np.zeros(shape, np.float32) for name, shape in shapes.items()})
+        return forge("run", path, "--inputs", tmp_path / "in.npz")
+
+    run(a=(2, 3), b=4, c=4).good()
+    run(a=(2, 3), b=4).good()  # c is made up, with the size of b
+    run(a=7, b=4, c=4).refused("the input a is [7], declared [2,3]")
+    run(a=(2, 3), b=4, c=1).refused("the input c is [1], declared [n]", "n is 4 in the input b")
+
+
+def test_a_given_shape_binds_names(forge, tmp_path):
+    path, file = ROOT / "examples" / "tiny_bert.onnx", tmp_path / "in.npz"
+    forge("run", path, "--set-shape", "input_ids=2,4", "--save-inputs", file).good()
+    inputs = np.load(file)
+    assert len(inputs.files) > 1 and all(inputs[name].shape == (2, 4) for name in inputs.files)
+    forge("run", path, "--set-shape", "input_ids=2").refused("the input input_ids is [2], declared [")
+    forge("run", path, "--set-shape", "input_ids=2,4", "--set-dim", "batch=3").refused("batch is set to 3")
+    text = '<ir_version: 10, opset_import: ["" : 21]> g (float[n, 3] a) => (float[n, 3] y) { y = Neg (a) }'
+    path = parsed(text, tmp_path / "m.onnx")
+    forge("run", path, "--set-shape", "a=2x4").refused("the input a is [2,4], declared [n,3]")
+
+
+@pytest.mark.parametrize(
+    "argument",
+    ["--timeout=-1", "--timeout=nan", "--memory=nan", "--memory=-1", "--repeat=0", "--set-shape=input_ids=2,x",
+     "--set-shape=input_ids=", "--set-shape=input_ids=2,,3", "--set-dim=batch=", "--outputs=a,,b", "--outputs="],
+)  # fmt: skip
+def test_values_of_options_are_checked(forge, argument):
+    outcome = forge("run", ROOT / "examples" / "tiny_bert.onnx", argument)
+    assert outcome.code == 2 and argument.split("=")[0] in outcome.err, str(outcome)
+
+
+def test_outputs_are_chosen_by_name(forge, tmp_path):
+    text = '<ir_version: 10, opset_import: ["" : 21]> g (float[2] x) => (float[2] first, float[2] second) { first = Neg (x)  second = Abs (x) }'
+    path = parsed(text, tmp_path / "m.onnx")
+    forge("run", path, "--outputs", "second,second", "-o", tmp_path / "out.npz").good()
+    assert np.load(tmp_path / "out.npz").files == ["second"]
+    forge("run", path, "--outputs", "frist").refused("frist", 'did you mean "first"?')
+    forge("run", path, "--outputs", "nothing").refused("nothing", "the outputs are first, second")
+
+
+def test_what_is_not_finite_is_counted(forge, tmp_path):
+    text = '<ir_version: 10, opset_import: ["" : 21]> g (float[n] x) => (float[n] y) { y = Identity (x) }'
+    path = parsed(text, tmp_path / "m.onnx")
+    np.savez(tmp_path / "in.npz", x=np.array([1, -np.inf, np.nan, np.inf, 3], np.float32))
+    report = json.loads(forge("run", path, "--inputs", tmp_path / "in.npz", "--json", "-").good().out)
+    (shown,) = report["outputs"]
+    assert [shown[key] for key in ("min", "max", "mean", "nan", "inf")] == [1, 3, 2, 1, 2]
+
+
+@pytest.mark.parametrize("command", ["run", "infer"])
+def test_newer_operator_sets_are_warned_of(forge, tmp_path, command):
+    text = '<ir_version: 10, opset_import: ["" : 99]> g (float[2] x) => (float[2] y) { y = Neg (x) }'
+    path = parsed(text, tmp_path / "m.onnx")
+    warned = forge(command, path).good().err.strip().splitlines()
+    assert len(warned) == 1 and "opset 99 of ai.onnx is newer than" in warned[0], warned
+    assert forge(command, path, "-q").good().err == ""
+
+
+def test_an_array_that_cannot_be_written_is_named(forge, tmp_path):
+    text = """<ir_version: 10, opset_import: ["" : 21]>
+    g (float[2] x) => (seq(float[2]) s, float[2] y) { s = SequenceConstruct (x)  y = Neg (x) }"""
+    model = onnx.parser.parse_model(text)
+    model.graph.node[1].output[0] = model.graph.output[1].name = "s.0"
+    path = tmp_path / "m.onnx"
+    path.write_bytes(model.SerializeToString())
+    forge("run", path, "-o", tmp_path / "out.npz").refused("the array s.0 cannot be written")

@@ -122,7 +122,10 @@ fn data_set(model: &Model, data: &Path, tolerance: [f64; 2]) -> Outcome {
     let given = given.collect();
     let mut known = true;
     for given in [HashMap::new(), given] {
-        let inference = Inference::with(model, &infer::Options { given, may_be_empty: true });
+        let inference = Inference::with(
+            model,
+            &infer::Options { given, may_be_empty: true, ..infer::Options::default() },
+        );
         if let Some(conflict) = inference.conflicts().first() {
             return Outcome::Wrong(format!("infer: {}", conflict.kind));
         }

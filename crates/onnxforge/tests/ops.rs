@@ -297,7 +297,10 @@ fn endless_loops_and_recursion_end() {
          x = Constant <value_int = 0> ()
          y = Loop <body = b (int64 i, bool k, int64 v) => (bool k2, int64 w) { k2 = Identity (k)  w = Add (v, i) }> (, c, x)",
     );
-    let options = Options { time: Some(std::time::Duration::from_millis(50)), ..Options::default() };
+    let options = Options {
+        deadline: Some(std::time::Instant::now() + std::time::Duration::from_millis(50)),
+        ..Options::default()
+    };
     let error = run(&endless, options).unwrap_err().to_string();
     assert!(error.contains("time budget"), "{error}");
     let growing = graph(

@@ -105,7 +105,7 @@ fn inputs(model: &Model, round: u64) -> HashMap<String, Value> {
         default_dim: 2 + round as usize,
         ..Default::default()
     };
-    sample(model, &Inference::of(model), &options, &[]).unwrap()
+    sample(model, &Inference::of(model), &options, &HashMap::new()).unwrap()
 }
 
 fn agree(a: &Value, b: &Value, accuracy: Accuracy) -> Result<(), String> {

@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use onnxforge::ir::{Model, NodeId};
 use onnxforge::passes::PASSES;
 use onnxforge::passes::pipeline::{Options, optimize};
 use serde::Serialize;
@@ -58,11 +57,11 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     let outcome = optimize(&mut model, &Options { passes: vec![pass], ..Options::default() });
     let fired = model.journal().iter().skip(first).map(|entry| Fired {
         rule: entry.rule.to_string(),
-        nodes: entry.consumed.iter().map(|&id| label(&model, id)).collect(),
+        nodes: entry.consumed.iter().map(|&id| model.node_label(id)).collect(),
     });
     let skipped = outcome.passes.iter().flat_map(|pass| &pass.skipped).map(|skip| Left {
         rule: skip.rule,
-        node: label(&model, skip.node),
+        node: model.node_label(skip.node),
         reason: skip.reason.to_string(),
         culprit: skip.culprit.map(|id| model.value(id).name().to_string()),
     });
@@ -91,12 +90,4 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
         )
     })?;
     Ok(Verdict::Yes)
-}
-
-/// A node by operator and name, or by what it computes where it has no name.
-fn label(model: &Model, id: NodeId) -> String {
-    let node = model.node(id);
-    let output = || node.outputs().iter().flatten().next().map(|&id| model.value(id).name().clone());
-    let name = node.name().filter(|name| !name.is_empty()).cloned().or_else(output).unwrap_or_default();
-    format!("{} {name}", node.op())
 }

@@ -2,17 +2,19 @@
 
 use std::io::{self, Write};
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use onnxforge::infer::Inference;
+use onnxforge::infer::{Inference, Options};
 use onnxforge::io::{SaveOptions, save_with};
-use onnxforge::ir::{Model, ValueId};
+use onnxforge::ir::scope::{Scope, ScopeKind};
+use onnxforge::ir::{Model, ScopeId, ValueId};
 use onnxforge::ops::Fact;
 use serde::Serialize;
 
-use super::{ExternalArg, Written, load_model};
+use super::run::seconds;
+use super::{ExternalArg, load_model, warn_of_newer_opsets};
 use crate::failure::{Failure, Verdict};
-use crate::output::{Output, table};
+use crate::output::{Output, bytes, table};
 use crate::progress::Bar;
 
 /// Infer the type and shape of every value, with unknown sizes as expressions of the inputs' dimensions.
@@ -22,15 +24,19 @@ use crate::progress::Bar;
 pub struct Args {
     /// The model.
     model: PathBuf,
-    /// Write the model with what was found declared in it.
+    /// Write the model with what was found declared in it; declarations of its inputs and outputs stay.
     #[arg(short, long)]
     output: Option<PathBuf>,
     /// Where weights go.
     #[arg(long, value_enum, default_value = "keep")]
     external: ExternalArg,
-    /// List every value, not only those whose shape is not fully expressed in the inputs' dimensions.
+    /// List every value, not only those of the graph whose shape is not fully expressed in the inputs' dimensions: also
+    /// those in bodies of nodes, where it holds in every turn, and in functions, where it holds in every call.
     #[arg(long)]
     all: bool,
+    /// Stop after this many seconds; nothing is known of values that were not reached.
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    timeout: Option<Duration>,
 }
 
 #[derive(Debug, Serialize)]
@@ -40,14 +46,20 @@ struct Report {
     total: usize,
     /// Those whose shape is fully expressed in the inputs' dimensions.
     expressed: usize,
+    /// Every value was looked at.
+    complete: bool,
     milliseconds: f64,
     values: Vec<Shown>,
     conflicts: Vec<Contradiction>,
+    files: Vec<String>,
 }
 
 #[derive(Debug, Serialize)]
 struct Shown {
     name: String,
+    /// The body or function that the value belongs to, if it does not belong to the graph.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    within: Option<String>,
     op: String,
     r#type: String,
     expressed: bool,
@@ -61,39 +73,42 @@ struct Contradiction {
 
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     let mut model = load_model(&args.model, output)?;
+    warn_of_newer_opsets(&args.model, &model);
     let start = Instant::now();
-    let inference = Inference::of(&model);
+    let deadline = args.timeout.and_then(|time| start.checked_add(time));
+    let inference = Inference::with(&model, &Options { deadline, ..Options::default() });
     let milliseconds = start.elapsed().as_secs_f64() * 1e3;
-    let values = values(&model, &inference);
-    let conflicts = inference.conflicts().iter().map(|conflict| {
-        let node = model.node(conflict.node);
-        let output = || node.outputs().iter().flatten().next().map(|&id| model.value(id).name().clone());
-        let name = node.name().filter(|name| !name.is_empty()).cloned().or_else(output).unwrap_or_default();
-        Contradiction { node: format!("{} {name}", node.op()), problem: conflict.kind.to_string() }
+    let mut values = values(&model, &inference, model.main());
+    let (total, expressed) = (values.len(), values.iter().filter(|value| value.expressed).count());
+    if args.all {
+        for (scope, _) in model.scopes().filter(|(scope, _)| *scope != model.main()) {
+            values.extend(self::values(&model, &inference, scope));
+        }
+    }
+    let conflicts = inference.conflicts().iter().map(|conflict| Contradiction {
+        node: model.node_label(conflict.node),
+        problem: conflict.kind.to_string(),
     });
-    let report = Report {
-        schema: 1,
-        total: values.len(),
-        expressed: values.iter().filter(|value| value.expressed).count(),
-        milliseconds,
-        conflicts: conflicts.collect(),
-        values,
-    };
-    output.result(&report, |out| show(&report, args.all, out))?;
+    let conflicts = conflicts.collect();
+    let mut files = Vec::new();
     if let Some(path) = &args.output {
         inference.declare(&mut model);
         let options = SaveOptions { external: args.external.into() };
         let saved = save_with(&model, path, &options, &Bar::new(output.shows_progress()))?;
-        if !output.wants_json() {
-            Written::from(&saved).show(output)?;
-        }
+        files.extend(saved.files.iter().map(|(path, _)| path.display().to_string()));
     }
+    let complete = inference.is_complete();
+    let report = Report { schema: 1, total, expressed, complete, milliseconds, values, conflicts, files };
+    output.result(&report, |out| show(&report, args.all, out))?;
     Ok(if report.conflicts.is_empty() { Verdict::Yes } else { Verdict::No })
 }
 
-fn values(model: &Model, inference: &Inference) -> Vec<Shown> {
+/// The values that the nodes of a scope compute.
+fn values(model: &Model, inference: &Inference, scope: ScopeId) -> Vec<Shown> {
+    let within = within(model, model.scope(scope));
     let shown = |op: String, id: ValueId| Shown {
         name: model.value(id).name().to_string(),
+        within: within.clone(),
         op,
         r#type: match inference.fact(id) {
             Fact::Tensor(fact) => fact.display(inference.symbols()).to_string(),
@@ -104,7 +119,7 @@ fn values(model: &Model, inference: &Inference) -> Vec<Shown> {
         },
         expressed: inference.is_expressed(id),
     };
-    let nodes = model.nodes_in(model.main());
+    let nodes = model.nodes_in(scope);
     let outputs = nodes.flat_map(|(_, node)| {
         let ids = node.outputs().iter().flatten();
         ids.map(move |&id| (node.op().to_string(), id))
@@ -112,12 +127,25 @@ fn values(model: &Model, inference: &Inference) -> Vec<Shown> {
     outputs.map(|(op, id)| shown(op, id)).collect()
 }
 
+/// Which body or function a scope is.
+fn within(model: &Model, scope: &Scope) -> Option<String> {
+    match scope.kind() {
+        ScopeKind::Main(_) => None,
+        ScopeKind::Body { node, .. } => Some(model.node_label(*node)),
+        ScopeKind::Function(_) => Some(format!("function {}", scope.name().map_or("", |name| name))),
+    }
+}
+
 fn show(report: &Report, all: bool, out: &mut dyn Write) -> io::Result<()> {
-    let mut rows = table(&["value", "operator", "type"]);
+    let nested = report.values.iter().any(|value| value.within.is_some());
+    let mut rows =
+        table(if nested { &["value", "operator", "type", "within"] } else { &["value", "operator", "type"] });
     let listed = report.values.iter().filter(|value| all || !value.expressed);
     let mut count = 0;
     for value in listed {
-        rows.add_row([&value.name, &value.op, &value.r#type]);
+        let mut row = vec![value.name.as_str(), &value.op, &value.r#type];
+        row.extend(nested.then(|| value.within.as_deref().unwrap_or_default()));
+        rows.add_row(row);
         count += 1;
     }
     if count > 0 {
@@ -130,5 +158,13 @@ fn show(report: &Report, all: bool, out: &mut dyn Write) -> io::Result<()> {
         out,
         "{} of {} values are fully expressed in the dimensions of the inputs ({:.1} ms)",
         report.expressed, report.total, report.milliseconds
-    )
+    )?;
+    if !report.complete {
+        writeln!(out, "not everything was looked at: there is too much, or time was up")?;
+    }
+    for file in &report.files {
+        let size = std::fs::metadata(file).map_or(0, |data| data.len());
+        writeln!(out, "wrote {file} ({})", bytes(size))?;
+    }
+    Ok(())
 }

@@ -20,6 +20,7 @@ use onnxforge::io::external::ExternalFiles;
 use onnxforge::io::load::{folder_of, read_message};
 use onnxforge::io::{LoadOptions, Saved, load};
 use onnxforge::ir::Model;
+use onnxforge::ops::callee::newer_opsets;
 use onnxforge::proto::schema::ModelProto;
 use serde::Serialize;
 
@@ -90,6 +91,13 @@ impl From<ExternalArg> for onnxforge::io::External {
 
 fn load_model(path: &Path, output: &Output) -> Result<Model, Failure> {
     Ok(load(path, &LoadOptions { links: output.links })?)
+}
+
+/// Tells that operators may mean something else than is known here.
+fn warn_of_newer_opsets(path: &Path, model: &Model) {
+    for newer in newer_opsets(model) {
+        tracing::warn!("{}: {newer}", path.display());
+    }
 }
 
 /// The message of a model and the files that it may refer to.

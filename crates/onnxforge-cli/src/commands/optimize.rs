@@ -265,10 +265,7 @@ struct TraceLine<'a> {
 fn write_trace(model: &Model, path: &std::path::Path) -> Result<(), Failure> {
     let failed = |error: io::Error| Failure(format!("{}: cannot be written: {error}", path.display()));
     let mut out = io::BufWriter::new(std::fs::File::create(path).map_err(failed)?);
-    let node = |&id: &NodeId| {
-        let node = model.node(id);
-        format!("{} {}", node.op(), node.name().map(|name| name.to_string()).unwrap_or_default())
-    };
+    let node = |&id: &NodeId| model.node_label(id);
     for (edit, entry) in model.journal().iter().enumerate() {
         let line = TraceLine {
             edit: edit + 1,

@@ -25,6 +25,7 @@ mod types;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 pub use problem::{Place, Problem, Rule, Severity};
+pub use suggest::nearest;
 
 use crate::io::external::ExternalFiles;
 use crate::ops::signature::ir_for_opset;

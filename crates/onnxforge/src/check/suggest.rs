@@ -48,6 +48,11 @@ pub(super) fn closest<'a>(
     best.map(|(_, name)| name)
 }
 
+/// The candidate that `wanted` is a slip of, if there is one.
+pub fn nearest<'a>(wanted: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    closest(&mut { BUDGET }, wanted, candidates)
+}
+
 /// The end of a message: a question, or nothing.
 pub(super) fn question(name: Option<&str>) -> String {
     name.map_or_else(String::new, |name| format!("; did you mean {}?", Quoted(name)))

@@ -3,6 +3,7 @@
 //! [`Session`] prepares a model once; [`Session::run`] runs it. Constants are decoded when they are first needed, values are
 //! dropped after their last use, and memory and time are bounded by [`Options`].
 
+mod declared;
 pub mod npz;
 mod plan;
 mod run;
@@ -11,15 +12,15 @@ pub mod stored;
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
-use std::time::Duration;
+use std::time::Instant;
 
 use plan::Plan;
-pub(crate) use run::bindings;
 
 use crate::ir::id::Id;
 use crate::ir::value::{Constant, Def};
-use crate::ir::{DType, Model, Op, ScopeId, Type, ValueId};
+use crate::ir::{Model, ScopeId, ValueId};
 use crate::ops::array::Array;
+use crate::ops::callee::Functions;
 use crate::ops::eval::Memory;
 use crate::ops::kernel::sparse::densify;
 use crate::ops::kernel::widen::{each_array, widest};
@@ -32,8 +33,8 @@ use crate::proto::Str;
 pub struct Options {
     /// Bytes that the values of the run may take at any moment; constants of the model do not count.
     pub memory: u64,
-    /// How long a run may take.
-    pub time: Option<Duration>,
+    /// When every run has to have ended.
+    pub deadline: Option<Instant>,
     /// Compute every float in 64 bits, whatever the model declares: the result tells rounding from error.
     pub wide: bool,
     /// What random operators start from.
@@ -44,7 +45,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { memory: 16 << 30, time: None, wide: false, seed: 0, keep_constants: true }
+        Self { memory: 16 << 30, deadline: None, wide: false, seed: 0, keep_constants: true }
     }
 }
 
@@ -67,7 +68,7 @@ pub enum RunError {
         /// Why.
         error: OpError,
     },
-    /// An input is missing, unknown or of another type.
+    /// An input is missing, unknown, too large, or of another type or shape.
     #[error("{0}")]
     Input(String),
 }
@@ -87,7 +88,7 @@ pub struct Session<'m> {
     model: &'m Model,
     options: Options,
     plans: HashMap<ScopeId, Plan>,
-    functions: HashMap<Op, ScopeId>,
+    functions: Functions,
     constants: Vec<OnceLock<Value>>,
     progress: &'m dyn Progress,
 }
@@ -98,7 +99,7 @@ impl<'m> Session<'m> {
         let plans = model.scopes().map(|(scope, _)| (scope, Plan::new(model, scope))).collect();
         let last = model.values().map(|(id, _)| id.index() + 1).max().unwrap_or(0);
         let constants = (0..last).map(|_| OnceLock::new()).collect();
-        Self { model, options, plans, functions: functions(model), constants, progress: &Silent }
+        Self { model, options, plans, functions: Functions::of(model), constants, progress: &Silent }
     }
 
     /// The same, reporting every node of the model's graph that is done.
@@ -106,7 +107,8 @@ impl<'m> Session<'m> {
         Self { progress, ..self }
     }
 
-    /// The outputs of the model's graph, in order, given its inputs by name.
+    /// The outputs of the model's graph, in order, given its inputs by name. Inputs must have the element types, ranks and
+    /// sizes that are declared, and one size under each name of a dimension.
     pub fn run(&self, inputs: &HashMap<String, Value>) -> Result<Vec<(Str, Value)>, RunError> {
         let ports = self.model.scope(self.model.main()).outputs();
         let wanted: Vec<ValueId> = ports.iter().map(|port| port.value).collect();
@@ -124,7 +126,7 @@ impl<'m> Session<'m> {
     }
 
     /// The constant that a value is, when it is one.
-    fn constant(&self, id: ValueId) -> Result<Option<Value>, RunError> {
+    fn constant(&self, id: ValueId) -> Result<Option<Value>, OpError> {
         let constant = match self.model.value(id).def() {
             Def::Constant { constant, .. } | Def::Input { default: Some(constant), .. } => constant,
             _ => return Ok(None),
@@ -133,52 +135,13 @@ impl<'m> Session<'m> {
         if let Some(value) = cell.and_then(OnceLock::get) {
             return Ok(Some(value.clone()));
         }
-        let decoded = decode(constant, &Memory::new(self.options.memory))
-            .map(Value::from)
-            .and_then(|value| if self.options.wide { each_array(&value, &widest) } else { Ok(value) });
-        let value = decoded
-            .map_err(|error| RunError::Constant { name: self.model.value(id).name().clone(), error })?;
+        let value = Value::from(decode(constant, &Memory::new(self.options.memory))?);
+        let value = if self.options.wide { each_array(&value, &widest)? } else { value };
         if let Some(cell) = cell.filter(|_| self.options.keep_constants) {
             return Ok(Some(cell.get_or_init(|| value).clone()));
         }
         Ok(Some(value))
     }
-
-    /// Whether a value may be given for an input that is declared as `declared`.
-    fn accepts(&self, declared: &Type, value: &Value) -> bool {
-        let same = |declared: Option<DType>, found: DType| {
-            let wide = self.options.wide
-                && found == DType::F64
-                && matches!(declared, Some(DType::F32 | DType::F16 | DType::BF16));
-            declared.is_none() || declared == Some(found) || wide
-        };
-        match (declared, value) {
-            (Type::Tensor(dtype, _), Value::Tensor(array)) => same(*dtype, array.dtype()),
-            (Type::Sequence(element), Value::Sequence(values)) => {
-                values.iter().all(|value| self.accepts(element, value))
-            }
-            (Type::Optional(element), Value::Optional(value)) => {
-                value.as_deref().is_none_or(|value| self.accepts(element, value))
-            }
-            (Type::Optional(element), value) => self.accepts(element, value),
-            (Type::Map(..), Value::Map(_)) | (Type::Unknown, _) => true,
-            _ => false,
-        }
-    }
-}
-
-/// The local functions of a model by what a node has to call.
-pub(crate) fn functions(model: &Model) -> HashMap<Op, ScopeId> {
-    let op = |&scope: &ScopeId| match model.scope(scope).kind() {
-        crate::ir::scope::ScopeKind::Function(rest) => {
-            let text = |field: &Option<Str>| field.clone().unwrap_or_default();
-            let mut op = Op::new(&text(&rest.domain), &text(&rest.name));
-            op.overload = text(&rest.overload);
-            Some((op, scope))
-        }
-        _ => None,
-    };
-    model.functions().iter().filter_map(op).collect()
 }
 
 fn decode(constant: &Constant, memory: &Memory) -> Result<Array, OpError> {

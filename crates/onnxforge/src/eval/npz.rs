@@ -35,20 +35,29 @@ pub enum NpzError {
         /// What is wrong.
         why: String,
     },
+    /// An array cannot be written.
+    #[error("the array {entry} cannot be written: {why}")]
+    Write {
+        /// Name of the array.
+        entry: String,
+        /// What is wrong.
+        why: String,
+    },
     /// Reading or writing failed.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
-/// Every array of an archive by name. No entry may take more than `limit` bytes.
+/// Every array of an archive by name. All of them together may take no more than `limit` bytes.
 pub fn read(file: impl Read + Seek, limit: u64) -> Result<BTreeMap<String, Array>, NpzError> {
     let mut archive = ZipArchive::new(file)?;
-    let mut arrays = BTreeMap::new();
+    let (mut arrays, mut left) = (BTreeMap::new(), limit);
     for index in 0..archive.len() {
         let mut entry = archive.by_index(index)?;
         let name = entry.name().strip_suffix(".npy").unwrap_or(entry.name()).to_owned();
-        let array = read_npy(&mut entry, limit)
+        let array = read_npy(&mut entry, left)
             .map_err(|why| NpzError::Entry { entry: name.clone(), why: why.to_string() })?;
+        left = left.saturating_sub(array.byte_len());
         arrays.insert(name, array);
     }
     Ok(arrays)
@@ -61,10 +70,12 @@ pub fn write(out: impl Write, arrays: &[(&str, &Array)]) -> Result<(), NpzError>
         let large = array.byte_len() >= u64::from(u32::MAX) / 2;
         let options =
             SimpleFileOptions::default().compression_method(CompressionMethod::Stored).large_file(large);
-        archive.start_file(format!("{name}.npy"), options)?;
-        write_npy(&mut archive, array)?;
+        let failed =
+            |why: &dyn std::fmt::Display| NpzError::Write { entry: (*name).to_owned(), why: why.to_string() };
+        archive.start_file(format!("{name}.npy"), options).map_err(|why| failed(&why))?;
+        write_npy(&mut archive, array).map_err(|why| failed(&why))?;
     }
-    archive.finish()?;
+    archive.finish().map_err(io::Error::other)?;
     Ok(())
 }
 

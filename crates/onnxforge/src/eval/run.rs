@@ -3,23 +3,27 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
-use std::time::Instant;
 
+use super::declared::{Sizes, has_type};
 use super::{RunError, Session};
 use crate::ir::id::Id;
-use crate::ir::scope::ScopeKind;
 use crate::ir::value::Def;
-use crate::ir::{AttrValue, NodeId, ScopeId, ValueId};
+use crate::ir::{DType, NodeId, ScopeId, ValueId};
 use crate::ops::apply::{self, Settings};
-use crate::ops::call::Bindings;
+use crate::ops::call::{Bindings, Call};
+use crate::ops::callee::{Callee, MAX_CALLS, bindings};
 use crate::ops::error::{invalid, unsupported};
-use crate::ops::eval::{Memory, RunScope};
+use crate::ops::eval::{Memory, RunScope, check_deadline};
 use crate::ops::kernel::widen::{each_array, widest};
 use crate::ops::{OpError, Value};
 use crate::progress::Unit;
 
-/// Deepest nesting of function calls: valid models never call a function from itself.
-const MAX_CALLS: usize = 64;
+/// Where an error happened.
+#[derive(Clone, Copy)]
+enum Place {
+    Node(NodeId),
+    Constant(ValueId),
+}
 
 /// The state of one run: a slot for every value of the model. Bodies and functions never run inside themselves, so one
 /// slot is enough.
@@ -31,9 +35,8 @@ pub struct Run<'s, 'm> {
     /// What the functions that are being called were given as attributes.
     bindings: RefCell<Vec<Rc<Bindings>>>,
     memory: Memory,
-    deadline: Option<Instant>,
     /// Where the innermost error happened.
-    failed_at: Cell<Option<NodeId>>,
+    failed_at: Cell<Option<Place>>,
 }
 
 impl<'s, 'm> Run<'s, 'm> {
@@ -44,7 +47,6 @@ impl<'s, 'm> Run<'s, 'm> {
             kept: RefCell::default(),
             bindings: RefCell::default(),
             memory: Memory::new(session.options.memory),
-            deadline: session.options.time.and_then(|time| Instant::now().checked_add(time)),
             failed_at: Cell::new(None),
         }
     }
@@ -52,7 +54,7 @@ impl<'s, 'm> Run<'s, 'm> {
     pub fn main(&self, inputs: &HashMap<String, Value>, wanted: &[ValueId]) -> Result<Vec<Value>, RunError> {
         let model = self.session.model;
         let main = model.scope(model.main());
-        let mut given = 0;
+        let (mut given, mut sizes) = (0, Sizes::default());
         for port in main.inputs() {
             let name = model.value(port.value).name();
             let Some(value) = inputs.get(&**name) else {
@@ -62,18 +64,18 @@ impl<'s, 'm> Run<'s, 'm> {
                 return Err(RunError::Input(format!("the input {name} is missing ({})", port.declared())));
             };
             given += 1;
-            if !self.session.accepts(&port.declared(), value) {
+            let (declared, wide) = (port.declared(), self.session.options.wide);
+            if !has_type(&declared, value, wide) {
                 let found = match value {
                     Value::Tensor(array) => array.dtype().name(),
                     other => other.form(),
                 };
-                return Err(RunError::Input(format!("the input {name} is {found}, not {}", port.declared())));
+                return Err(RunError::Input(format!("the input {name} is {found}, not {declared}")));
             }
-            let value = if self.session.options.wide {
-                each_array(value, &widest).map_err(|error| RunError::Input(error.to_string()))?
-            } else {
-                value.clone()
-            };
+            sizes.fit_value(name, &declared, value).map_err(RunError::Input)?;
+            let named = |error: OpError| RunError::Input(format!("the input {name}: {error}"));
+            self.memory.check(held_bytes(value, wide)).map_err(named)?;
+            let value = if wide { each_array(value, &widest).map_err(named)? } else { value.clone() };
             self.put(port.value, value);
         }
         if given < inputs.len() {
@@ -92,14 +94,19 @@ impl<'s, 'm> Run<'s, 'm> {
     }
 
     fn placed(&self, error: OpError) -> RunError {
-        let node = self.failed_at.get().map_or_else(String::new, |id| {
-            let model = self.session.model;
-            let node = model.node(id);
-            let output = || node.outputs().iter().flatten().next().map(|&id| model.value(id).name());
-            let name = node.name().filter(|name| !name.is_empty()).or_else(output);
-            name.map_or_else(|| node.op().to_string(), |name| format!("{} {name}", node.op()))
-        });
-        RunError::Node { node, error }
+        let model = self.session.model;
+        match self.failed_at.get() {
+            Some(Place::Constant(id)) => RunError::Constant { name: model.value(id).name().clone(), error },
+            Some(Place::Node(id)) => RunError::Node { node: model.node_label(id), error },
+            None => RunError::Node { node: "the outputs".to_owned(), error },
+        }
+    }
+
+    /// Remembers where an error happened, unless a place further inside is known.
+    fn fail_at(&self, place: Place) {
+        if self.failed_at.get().is_none() {
+            self.failed_at.set(Some(place));
+        }
     }
 
     /// Runs every node of a scope.
@@ -107,9 +114,7 @@ impl<'s, 'm> Run<'s, 'm> {
         let Some(plan) = self.session.plans.get(&scope) else { return invalid("a body that is not there") };
         for (id, last) in &plan.steps {
             if let Err(error) = self.check_time().and_then(|()| self.node(*id, last)) {
-                if self.failed_at.get().is_none() {
-                    self.failed_at.set(Some(*id));
-                }
+                self.fail_at(Place::Node(*id));
                 return Err(error);
             }
             if scope == self.session.model.main() {
@@ -137,15 +142,17 @@ impl<'s, 'm> Run<'s, 'm> {
             let held = if moves { self.drop_slot(input) } else { self.peek(input) };
             inputs.push(match held {
                 Some(value) => Some(value),
-                None => self.session.constant(input).map_err(|error| match error {
-                    RunError::Constant { error, .. } => error,
-                    other => OpError::Invalid(other.to_string()),
-                })?,
+                None => self.constant(input)?,
             });
         }
-        let outputs = match self.session.functions.get(node.op()) {
-            Some(&function) => self.call(id, function, inputs)?,
-            None => self.operator(id, inputs)?,
+        let bindings = self.bindings.borrow().last().cloned();
+        let outputs = match self.session.functions.callee(model, id, bindings.as_deref()) {
+            Callee::Function(function) => self.function(id, function, inputs)?,
+            Callee::Operator(call) => self.operator(id, call, inputs)?,
+            Callee::Unknown => {
+                let opset = model.opset(node.scope(), &node.op().domain).unwrap_or(0);
+                return unsupported(format!("the operator {} (opset {opset})", node.op()));
+            }
         };
         for (index, &output) in node.outputs().iter().enumerate() {
             match (output, outputs.get(index)) {
@@ -164,21 +171,24 @@ impl<'s, 'm> Run<'s, 'm> {
         Ok(())
     }
 
-    fn operator(&self, id: NodeId, inputs: Vec<Option<Value>>) -> Result<Vec<Value>, OpError> {
-        let model = self.session.model;
-        let node = model.node(id);
-        let bindings = self.bindings.borrow().last().cloned();
-        let opset = model.opset(node.scope(), &node.op().domain);
-        let Some(call) = apply::call(node, opset, bindings.as_deref()) else {
-            return unsupported(format!("the operator {} (opset {})", node.op(), opset.unwrap_or(0)));
-        };
+    fn operator(
+        &self,
+        id: NodeId,
+        call: Call<'_>,
+        inputs: Vec<Option<Value>>,
+    ) -> Result<Vec<Value>, OpError> {
         let seed = self.session.options.seed ^ (id.index() as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let settings = Settings { memory: &self.memory, scopes: self, wide: self.session.options.wide, seed };
         apply::evaluate(call, inputs, settings)
     }
 
     /// Runs a local function.
-    fn call(&self, id: NodeId, function: ScopeId, inputs: Vec<Option<Value>>) -> Result<Vec<Value>, OpError> {
+    fn function(
+        &self,
+        id: NodeId,
+        function: ScopeId,
+        inputs: Vec<Option<Value>>,
+    ) -> Result<Vec<Value>, OpError> {
         let model = self.session.model;
         if self.bindings.borrow().len() >= MAX_CALLS {
             return invalid(format!("the function {} is called from itself", model.node(id).op()));
@@ -213,11 +223,14 @@ impl<'s, 'm> Run<'s, 'm> {
         if let Some(value) = self.peek(id) {
             return Ok(value);
         }
-        match self.session.constant(id) {
-            Ok(Some(value)) => Ok(value),
-            Ok(None) => invalid(format!("{} has no value", self.session.model.value(id).name())),
-            Err(error) => Err(error.cause().cloned().unwrap_or_else(|| OpError::Invalid(error.to_string()))),
+        match self.constant(id)? {
+            Some(value) => Ok(value),
+            None => invalid(format!("{} has no value", self.session.model.value(id).name())),
         }
+    }
+
+    fn constant(&self, id: ValueId) -> Result<Option<Value>, OpError> {
+        self.session.constant(id).inspect_err(|_| self.fail_at(Place::Constant(id)))
     }
 
     fn peek(&self, id: ValueId) -> Option<Value> {
@@ -239,33 +252,6 @@ impl<'s, 'm> Run<'s, 'm> {
     }
 }
 
-/// What a call of a function binds its attributes to: the caller's attributes over the function's defaults.
-pub(crate) fn bindings(
-    model: &crate::ir::Model,
-    id: NodeId,
-    function: ScopeId,
-    outer: Option<&Bindings>,
-) -> Bindings {
-    let mut bindings = Bindings::new();
-    if let ScopeKind::Function(rest) = model.scope(function).kind() {
-        for default in &rest.attribute_proto {
-            if let Some(attr) = crate::io::resolve::plain_attribute(default) {
-                bindings.insert(attr.name, attr.value);
-            }
-        }
-    }
-    for attr in model.node(id).attrs() {
-        let value = match &attr.value {
-            AttrValue::Reference { name, .. } => outer.and_then(|outer| outer.get(name)).cloned(),
-            value => Some(value.clone()),
-        };
-        if let Some(value) = value {
-            bindings.insert(attr.name.clone(), value);
-        }
-    }
-    bindings
-}
-
 impl RunScope for Run<'_, '_> {
     fn scope(&self, scope: ScopeId, inputs: Vec<Value>) -> Result<Vec<Value>, OpError> {
         let ports = self.session.model.scope(scope).inputs();
@@ -280,9 +266,16 @@ impl RunScope for Run<'_, '_> {
     }
 
     fn check_time(&self) -> Result<(), OpError> {
-        match self.deadline {
-            Some(deadline) if Instant::now() > deadline => Err(OpError::TimeOut),
-            _ => Ok(()),
+        check_deadline(self.session.options.deadline)
+    }
+}
+
+/// Bytes that a value takes in a run; in a wide one every float has 64 bits.
+fn held_bytes(value: &Value, wide: bool) -> u64 {
+    match value {
+        Value::Tensor(array) if wide && matches!(array.dtype(), DType::F32 | DType::F16 | DType::BF16) => {
+            (array.len() as u64).saturating_mul(8)
         }
+        value => value.byte_len(),
     }
 }

@@ -4,13 +4,22 @@
 //! integers are 0 or 1, like masks, and the first of them is 1, so that a mask never hides everything.
 
 use std::collections::HashMap;
+use std::time::Instant;
 
+use half::{bf16, f16};
+use num_complex::Complex;
+
+use super::declared::Sizes;
 use crate::infer::Inference;
-use crate::ir::dim::Dim;
+use crate::ir::dim::{Dim, Symbols};
 use crate::ir::dtype::Kind;
+use crate::ir::tensor::element_count;
 use crate::ir::types::DeclaredDim;
 use crate::ir::value::{Def, Use};
 use crate::ir::{DType, Model, Type, ValueId};
+use crate::ops::array::Typed;
+use crate::ops::eval::{Memory, check_deadline};
+use crate::ops::kernel::convert::{Rounding, convert};
 use crate::ops::{Array, OpError, Value};
 use crate::random::Random;
 
@@ -21,124 +30,249 @@ pub struct Options {
     pub seed: u64,
     /// Sizes of named dimensions.
     pub dims: HashMap<String, usize>,
-    /// The size of dimensions that are not named above.
+    /// The size of dimensions that neither `dims` nor a shape of another input tells.
     pub default_dim: usize,
-    /// Shapes of inputs, by name; they win over everything else.
+    /// Shapes of inputs, by name. They must fit the declarations; other inputs get the same sizes under the same names.
     pub shapes: HashMap<String, Vec<usize>>,
+    /// Bytes that all of them together may take.
+    pub memory: u64,
+    /// When they have to be done.
+    pub deadline: Option<Instant>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { seed: 0, dims: HashMap::new(), default_dim: 1, shapes: HashMap::new() }
+        Self {
+            seed: 0,
+            dims: HashMap::new(),
+            default_dim: 1,
+            shapes: HashMap::new(),
+            memory: 16 << 30,
+            deadline: None,
+        }
     }
 }
 
-/// Most elements of one input.
-const MAX_ELEMENTS: usize = 1 << 28;
+/// Why inputs cannot be made up.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum SampleError {
+    /// A shape contradicts a declaration, or the shape of another input.
+    #[error("{0}")]
+    Shape(String),
+    /// Somebody has to give the input.
+    #[error("the input {name} cannot be made up: {why}")]
+    Input {
+        /// Its name.
+        name: String,
+        /// Why.
+        why: String,
+    },
+    /// It takes more memory or time than it may.
+    #[error("making up the input {name}: {error}")]
+    Budget {
+        /// Its name.
+        name: String,
+        /// What is used up.
+        error: OpError,
+    },
+}
 
 /// A value for every input of the model's graph that has no default and is not one of `given`.
 pub fn sample(
     model: &Model,
     inference: &Inference,
     options: &Options,
-    given: &[String],
-) -> Result<HashMap<String, Value>, OpError> {
-    let mut random = Random::new(options.seed);
+    given: &HashMap<String, Value>,
+) -> Result<HashMap<String, Value>, SampleError> {
+    let sizes = known_sizes(model, options, given).map_err(SampleError::Shape)?;
+    let mut maker = Maker {
+        random: Random::new(options.seed),
+        sizes,
+        default_dim: options.default_dim,
+        memory: Memory::new(options.memory),
+        deadline: options.deadline,
+    };
     let mut inputs = HashMap::new();
     for port in model.scope(model.main()).inputs() {
-        if matches!(model.value(port.value).def(), Def::Input { default: Some(_), .. }) {
-            continue;
-        }
         let name = model.value(port.value).name().to_string();
-        if given.contains(&name) {
+        let has_default = matches!(model.value(port.value).def(), Def::Input { default: Some(_), .. });
+        if has_default || given.contains_key(&name) {
             continue;
         }
         let range = index_range(model, inference, port.value);
-        let value = value(&port.declared(), options.shapes.get(&name), range, options, &mut random)
-            .map_err(|why| OpError::Unsupported(format!("making up the input {name}: {why}")))?;
+        let value = match maker.value(&port.declared(), options.shapes.get(&name), range) {
+            Ok(value) => value,
+            Err(Obstacle::Budget(error)) => return Err(SampleError::Budget { name, error }),
+            Err(Obstacle::Other(why)) => return Err(SampleError::Input { name, why }),
+        };
+        maker.memory.hold(value.byte_len());
         inputs.insert(name, value);
     }
     Ok(inputs)
 }
 
-fn value(
-    declared: &Type,
-    shape: Option<&Vec<usize>>,
-    range: Option<i64>,
-    options: &Options,
-    random: &mut Random,
-) -> Result<Value, String> {
-    match declared {
-        Type::Tensor(Some(dtype), declared) => {
-            let shape = match (shape, declared) {
-                (Some(shape), _) => shape.clone(),
-                (None, Some(dims)) => dims.iter().map(|dim| size(dim, options)).collect(),
-                (None, None) => return Err("its rank is not declared".to_owned()),
+/// The sizes of named dimensions that are set, or that shapes show.
+fn known_sizes(model: &Model, options: &Options, given: &HashMap<String, Value>) -> Result<Sizes, String> {
+    fn dims(declared: &Type) -> Option<&[DeclaredDim]> {
+        match declared {
+            Type::Tensor(_, dims) => dims.as_deref(),
+            Type::Sequence(element) | Type::Optional(element) => dims(element),
+            _ => None,
+        }
+    }
+    let mut sizes = Sizes::default();
+    let mut set: Vec<_> = options.dims.iter().collect();
+    set.sort();
+    set.into_iter().for_each(|(name, size)| sizes.set(name, *size));
+    for port in model.scope(model.main()).inputs() {
+        let (name, declared) = (model.value(port.value).name(), port.declared());
+        if let Some(value) = given.get(&**name) {
+            sizes.fit_value(name, &declared, value)?;
+        } else if let (Some(shape), Some(dims)) = (options.shapes.get(&**name), dims(&declared)) {
+            sizes.fit(name, dims, shape)?;
+        }
+    }
+    Ok(sizes)
+}
+
+/// Why a value cannot be made up.
+enum Obstacle {
+    Budget(OpError),
+    Other(String),
+}
+
+impl From<OpError> for Obstacle {
+    fn from(error: OpError) -> Self {
+        match error {
+            OpError::TooLarge { .. } | OpError::TimeOut => Self::Budget(error),
+            other => Self::Other(other.to_string()),
+        }
+    }
+}
+
+struct Maker {
+    random: Random,
+    sizes: Sizes,
+    default_dim: usize,
+    memory: Memory,
+    deadline: Option<Instant>,
+}
+
+impl Maker {
+    fn value(
+        &mut self,
+        declared: &Type,
+        shape: Option<&Vec<usize>>,
+        range: Option<i64>,
+    ) -> Result<Value, Obstacle> {
+        match declared {
+            Type::Tensor(Some(dtype), declared) => {
+                let shape = match (shape, declared) {
+                    (Some(shape), _) => shape.clone(),
+                    (None, Some(dims)) => dims.iter().map(|dim| self.size(dim)).collect(),
+                    (None, None) => return Err(Obstacle::Other("its rank is not declared".to_owned())),
+                };
+                Ok(self.tensor(*dtype, &shape, range)?.into())
+            }
+            Type::Sequence(element) => {
+                let element = self.value(element, shape, range)?;
+                Ok(Value::Sequence(vec![element].into()))
+            }
+            Type::Optional(element) => {
+                let element = self.value(element, shape, range)?;
+                Ok(Value::Optional(Some(Box::new(element))))
+            }
+            other => Err(Obstacle::Other(format!("it is declared as {other}"))),
+        }
+    }
+
+    fn size(&self, dim: &DeclaredDim) -> usize {
+        match dim {
+            DeclaredDim::Size(size) => usize::try_from(*size).unwrap_or(usize::MAX),
+            DeclaredDim::Named(name) => self.sizes.get(name).unwrap_or_else(|| self.expressed(name)),
+            DeclaredDim::Unknown => self.default_dim,
+        }
+    }
+
+    /// The size of a dimension whose name may be an expression of other names.
+    fn expressed(&self, text: &str) -> usize {
+        let mut symbols = Symbols::default();
+        let dim = Dim::from_param(text, &mut symbols);
+        let size = dim.evaluate(&|symbol| {
+            let size = self.sizes.get(&symbols.name(symbol)).unwrap_or(self.default_dim);
+            i64::try_from(size).ok()
+        });
+        size.and_then(|size| usize::try_from(size).ok()).unwrap_or(self.default_dim)
+    }
+
+    fn tensor(&mut self, dtype: DType, shape: &[usize], range: Option<i64>) -> Result<Array, Obstacle> {
+        // A number that every type with this many bits has.
+        let most = 1u64 << (dtype.bits().clamp(2, 64) - 1);
+        let range = range.map(|range| u64::try_from(range).unwrap_or(1).clamp(1, most));
+        macro_rules! integers {
+            ($type:ty) => {
+                self.filled(shape, |random, index| integer(random, index, range) as $type)
             };
-            Ok(tensor(*dtype, &shape, range, random)?.into())
         }
-        Type::Sequence(element) => {
-            let element = value(element, shape, range, options, random)?;
-            Ok(Value::Sequence(vec![element].into()))
+        match dtype {
+            DType::F32 => self.filled(shape, |random, _| random.normal() as f32),
+            DType::F64 => self.filled(shape, |random, _| random.normal()),
+            DType::F16 => self.filled(shape, |random, _| f16::from_f64(random.normal())),
+            DType::BF16 => self.filled(shape, |random, _| bf16::from_f64(random.normal())),
+            DType::C64 => {
+                self.filled(shape, |random, _| Complex::new(random.normal() as f32, random.normal() as f32))
+            }
+            DType::C128 => self.filled(shape, |random, _| Complex::new(random.normal(), random.normal())),
+            DType::Bool => self.filled(shape, |random, index| integer(random, index, None) != 0),
+            DType::I8 => integers!(i8),
+            DType::I16 => integers!(i16),
+            DType::I32 => integers!(i32),
+            DType::I64 => integers!(i64),
+            DType::U8 => integers!(u8),
+            DType::U16 => integers!(u16),
+            DType::U32 => integers!(u32),
+            DType::U64 => integers!(u64),
+            DType::String => Err(Obstacle::Other("its elements are of type string".to_owned())),
+            // Types without a Rust type come by way of one that holds every number of theirs.
+            _ if dtype.kind() == Kind::Float => {
+                let array = self.filled(shape, |random, _| random.normal() as f32)?;
+                Ok(convert(&array, dtype, Rounding::default(), &self.memory)?)
+            }
+            _ => {
+                let array = integers!(i8)?;
+                Ok(convert(&array, dtype, Rounding::default(), &self.memory)?)
+            }
         }
-        Type::Optional(element) => {
-            let element = value(element, shape, range, options, random)?;
-            Ok(Value::Optional(Some(Box::new(element))))
+    }
+
+    /// An array of what `element` gives, within memory and time.
+    fn filled<T: Typed>(
+        &mut self,
+        shape: &[usize],
+        element: impl Fn(&mut Random, usize) -> T,
+    ) -> Result<Array, Obstacle> {
+        /// How many elements are made between two looks at the clock.
+        const STEP: usize = 1 << 16;
+        let Some(count) = element_count(shape) else {
+            return Err(Obstacle::Other(format!("its shape {shape:?} is too large")));
+        };
+        self.memory.check((count as u64).saturating_mul(size_of::<T>() as u64))?;
+        let mut elements = Vec::with_capacity(count);
+        while elements.len() < count {
+            check_deadline(self.deadline)?;
+            let end = count.min(elements.len() + STEP);
+            elements.extend((elements.len()..end).map(|index| element(&mut self.random, index)));
         }
-        other => Err(format!("it is declared as {other}")),
+        Ok(Array::new(shape, elements)?)
     }
 }
 
-fn size(dim: &DeclaredDim, options: &Options) -> usize {
-    match dim {
-        DeclaredDim::Size(size) => usize::try_from(*size).unwrap_or(usize::MAX),
-        DeclaredDim::Named(name) => options.dims.get(&**name).copied().unwrap_or(options.default_dim),
-        DeclaredDim::Unknown => options.default_dim,
+/// An integer of an input: below `range` where it selects, otherwise 0 or 1.
+fn integer(random: &mut Random, index: usize, range: Option<u64>) -> u64 {
+    match range {
+        Some(range) => random.below(range),
+        None => u64::from(index == 0 || random.below(4) > 0),
     }
-}
-
-fn tensor(dtype: DType, shape: &[usize], range: Option<i64>, random: &mut Random) -> Result<Array, String> {
-    let count = crate::ir::tensor::element_count(shape).filter(|&count| count <= MAX_ELEMENTS);
-    let count = count.ok_or_else(|| format!("its shape {shape:?} is too large"))?;
-    let array = match (dtype.kind(), range) {
-        (Kind::Float, _) => {
-            let values: Vec<f64> = (0..count).map(|_| random.normal()).collect();
-            Array::new(shape, values)
-        }
-        (Kind::Bool, _) => {
-            let values: Vec<bool> = (0..count).map(|i| i == 0 || random.below(4) > 0).collect();
-            return Array::new(shape, values).map_err(|error| error.to_string());
-        }
-        (Kind::Signed | Kind::Unsigned, Some(range)) => {
-            let below = u64::try_from(range).unwrap_or(1).max(1);
-            Array::new(shape, (0..count).map(|_| random.below(below) as i64).collect::<Vec<_>>())
-        }
-        (Kind::Signed | Kind::Unsigned, None) => {
-            let values = (0..count).map(|i| i64::from(i == 0 || random.below(4) > 0));
-            Array::new(shape, values.collect::<Vec<_>>())
-        }
-        _ => return Err(format!("elements of type {dtype}")),
-    };
-    let array = array.map_err(|error| error.to_string())?;
-    convert(&array, dtype).ok_or_else(|| format!("elements of type {dtype}"))
-}
-
-/// The numbers in another type.
-fn convert(array: &Array, dtype: DType) -> Option<Array> {
-    if let Some(array) = super::npz::fit(array, dtype) {
-        return Some(array);
-    }
-    let (shape, values) = (array.shape(), array.to_i64s().ok()?);
-    let array = match dtype {
-        DType::I8 => Array::new(shape, values.iter().map(|&v| v as i8).collect::<Vec<_>>()),
-        DType::I16 => Array::new(shape, values.iter().map(|&v| v as i16).collect::<Vec<_>>()),
-        DType::U8 => Array::new(shape, values.iter().map(|&v| v as u8).collect::<Vec<_>>()),
-        DType::U16 => Array::new(shape, values.iter().map(|&v| v as u16).collect::<Vec<_>>()),
-        DType::U32 => Array::new(shape, values.iter().map(|&v| v as u32).collect::<Vec<_>>()),
-        DType::U64 => Array::new(shape, values.iter().map(|&v| v as u64).collect::<Vec<_>>()),
-        _ => return None,
-    };
-    array.ok()
 }
 
 /// How many there are to choose from, when the value is used to choose: the least over all choices.

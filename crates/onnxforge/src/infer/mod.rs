@@ -4,9 +4,11 @@
 //! Facts are proofs: see [`crate::ops::fact`]. A declared shape that contradicts them is reported as a [`Conflict`] and
 //! otherwise not believed, except for values about which nothing follows (results of custom operators).
 
+mod declare;
 mod walk;
 
 use std::collections::HashMap;
+use std::time::Instant;
 
 use crate::ir::dim::{Dim, Symbols};
 use crate::ir::id::Id;
@@ -14,7 +16,6 @@ use crate::ir::types::DeclaredDim;
 use crate::ir::{Model, NodeId, Tensor, Type, ValueId};
 use crate::ops::{Array, Fact, OpError, TensorFact, Value};
 use crate::proto::Str;
-use crate::proto::schema::{Dimension, TensorShapeProto, TensorType, TypeProto, ValueInfoProto};
 
 /// Constants with more elements than this are known by type and shape only.
 const MAX_CONSTANT: usize = 4096;
@@ -28,6 +29,8 @@ pub struct Options {
     /// input is concatenated to something: a cache may start empty. Shapes that are computed for a Reshape often cannot
     /// be told without the assumption, because a 0 there means something else.
     pub may_be_empty: bool,
+    /// When inference has to have ended; nothing is known of what was not reached.
+    pub deadline: Option<Instant>,
 }
 
 /// What is known of an input beforehand.
@@ -47,6 +50,7 @@ pub struct Inference {
     /// How many symbols, the first ones of the table, stand for dimensions of the graph's inputs.
     input_symbols: usize,
     conflicts: Vec<Conflict>,
+    complete: bool,
 }
 
 /// A contradiction in the model.
@@ -89,7 +93,9 @@ impl Inference {
         walk::walk(model, options)
     }
 
-    /// What is known of a value.
+    /// What is known of a value. It holds in every run: for a value in the body of a loop in every turn, and for a value in
+    /// a local function in every call, whatever is handed to it. Symbols of such values stand for the numbers in the turn
+    /// or call at hand.
     pub fn fact(&self, id: ValueId) -> &Fact {
         static UNKNOWN: Fact = Fact::Unknown;
         self.facts.get(id.index()).unwrap_or(&UNKNOWN)
@@ -151,46 +157,6 @@ impl Inference {
         all(self.fact(id), &of_inputs)
     }
 
-    /// Declares in `value_info` what is known of every value that has no declaration. Dimensions that only inference has
-    /// a name for are left open.
-    pub fn declare(&self, model: &mut Model) {
-        let ids: Vec<ValueId> = model.values().map(|(id, _)| id).collect();
-        for id in ids {
-            let node = model.value(id).node();
-            let of_function = node.is_some_and(|node| {
-                let mut scope = model.scope(model.node(node).scope());
-                while let Some(parent) = scope.parent() {
-                    scope = model.scope(parent);
-                }
-                matches!(scope.kind(), crate::ir::scope::ScopeKind::Function(_))
-            });
-            if node.is_none() || of_function || model.declared_type(id) != Type::Unknown {
-                continue;
-            }
-            if let Some(r#type) = self.declaration(id) {
-                let name = Some(model.value(id).name().clone());
-                let info =
-                    ValueInfoProto { name, r#type: Some(Box::new(r#type)), ..ValueInfoProto::default() };
-                model.declare(id, info);
-            }
-        }
-    }
-
-    /// The type of a tensor as a message.
-    fn declaration(&self, id: ValueId) -> Option<TypeProto> {
-        let fact = self.tensor(id)?;
-        let dim = |dim: &Dim| {
-            let named = dim.symbols().iter().all(|symbol| !self.symbols.is_anonymous(*symbol));
-            let dim_param = (named && !dim.is_const()).then(|| dim.to_param(&self.symbols).as_str().into());
-            Dimension { dim_value: dim.as_const(), dim_param, ..Dimension::default() }
-        };
-        let shape = fact.shape.as_ref().map(|shape| {
-            Box::new(TensorShapeProto { dim: shape.iter().map(dim).collect(), ..TensorShapeProto::default() })
-        });
-        let tensor = TensorType { elem_type: Some(fact.dtype?.code()), shape, ..TensorType::default() };
-        Some(TypeProto { tensor_type: Some(Box::new(tensor)), ..TypeProto::default() })
-    }
-
     /// The symbols that the facts are about.
     pub fn symbols(&self) -> &Symbols {
         &self.symbols
@@ -198,6 +164,13 @@ impl Inference {
 
     pub(crate) fn symbols_mut(&mut self) -> &mut Symbols {
         &mut self.symbols
+    }
+
+    /// Whether everything was looked at. Bodies and functions that would have to be walked too often, as functions that call
+    /// each other twice in a long chain, and what is left when time is up, are passed over: nothing is known of their
+    /// values.
+    pub fn is_complete(&self) -> bool {
+        self.complete
     }
 
     /// Contradictions, in the order of the nodes.

@@ -1,36 +1,47 @@
 //! The walk over a model, node by node, into bodies and functions.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashSet};
+use std::rc::Rc;
+use std::time::Instant;
 
+use super::declare::contradicts;
 use super::{Conflict, ConflictKind, Given, Inference, Options, constant_fact, declared_fact};
-use crate::eval::{bindings, functions};
 use crate::ir::dim::{Dim, Symbols};
 use crate::ir::id::Id;
-use crate::ir::types::DeclaredDim;
 use crate::ir::value::{Def, Use};
-use crate::ir::{Model, NodeId, Op, ScopeId, Type, ValueId};
+use crate::ir::{Model, NodeId, ScopeId, Type, ValueId};
 use crate::ops::apply::{self, NoBodies, Settings};
 use crate::ops::array::Array;
 use crate::ops::call::{Bindings, Call};
+use crate::ops::callee::{Callee, Functions, MAX_CALLS, bindings};
 use crate::ops::error::invalid;
-use crate::ops::eval::Memory;
+use crate::ops::eval::{Memory, check_deadline};
 use crate::ops::fact::Known;
 use crate::ops::infer::InferScope;
+use crate::ops::signature::Presence;
 use crate::ops::{Fact, OpError, TensorFact, Value};
 
 /// Memory for the evaluation of calls whose inputs are all known.
 const FOLD_MEMORY: u64 = 256 * 1024;
-/// Deepest nesting of function calls.
-const MAX_CALLS: usize = 64;
+/// How many nodes of bodies and functions are walked, besides so many times the nodes that there are: a body is walked once
+/// for several turns and a function once for each call, and both may hold others.
+const MAX_WALKED: usize = 1 << 16;
+const MAX_TIMES: usize = 64;
 
 pub fn walk(model: &Model, options: &Options) -> Inference {
     let last = model.values().map(|(id, _)| id.index() + 1).max().unwrap_or(0);
     let mut walker = Walker {
         model,
-        functions: functions(model),
+        functions: Functions::of(model),
         facts: vec![Fact::Unknown; last],
         conflicts: Vec::new(),
         bindings: Vec::new(),
+        absent: HashSet::new(),
+        for_all_calls: false,
+        left: model.node_count().saturating_mul(MAX_TIMES).saturating_add(MAX_WALKED),
+        deadline: options.deadline,
+        is_late: false,
+        complete: true,
     };
     let mut symbols = Symbols::default();
     for port in model.scope(model.main()).inputs() {
@@ -49,19 +60,31 @@ pub fn walk(model: &Model, options: &Options) -> Inference {
         walker.assume_elements(&mut symbols);
     }
     walker.nodes(model.main(), &mut symbols);
+    walker.functions_for_all_calls(&mut symbols);
     let mut conflicts = walker.conflicts;
     // A body may be walked several times; what is found twice is one contradiction.
-    let mut seen = std::collections::HashSet::new();
+    let mut seen = HashSet::new();
     conflicts.retain(|conflict| seen.insert((conflict.node, conflict.kind.to_string())));
-    Inference { facts: walker.facts, symbols, input_symbols, conflicts }
+    Inference { facts: walker.facts, symbols, input_symbols, conflicts, complete: walker.complete }
 }
 
 struct Walker<'m> {
     model: &'m Model,
-    functions: HashMap<Op, ScopeId>,
+    functions: Functions,
     facts: Vec<Fact>,
     conflicts: Vec<Conflict>,
-    bindings: Vec<Bindings>,
+    /// What the functions that are being called were given as attributes.
+    bindings: Vec<Rc<Bindings>>,
+    /// Inputs of the functions that are being called that the calls leave out.
+    absent: HashSet<ValueId>,
+    /// A function is walked for all of its calls at once: nothing is known of its inputs and attributes.
+    for_all_calls: bool,
+    /// How many nodes of bodies and functions may still be walked.
+    left: usize,
+    deadline: Option<Instant>,
+    is_late: bool,
+    /// Everything was walked that was to be.
+    complete: bool,
 }
 
 impl Walker<'_> {
@@ -97,23 +120,77 @@ impl Walker<'_> {
     }
 
     fn nodes(&mut self, scope: ScopeId, symbols: &mut Symbols) {
-        let constants: Vec<ValueId> = self.model.constants_in(scope).map(|(id, _)| id).collect();
-        for id in constants {
+        let model = self.model;
+        let constants = model.constants_in(scope).count();
+        if !self.may_walk(scope, constants) {
+            return self.forget(scope);
+        }
+        for (id, _) in model.constants_in(scope) {
             self.facts[id.index()] = self.constant(id);
         }
-        let nodes: Vec<NodeId> = self.model.nodes_in(scope).map(|(id, _)| id).collect();
-        for id in nodes {
-            self.node(id, symbols);
+        for (id, _) in model.nodes_in(scope) {
+            if self.may_walk(scope, 1) {
+                self.node(id, symbols);
+            } else {
+                self.forget_node(id);
+            }
+        }
+    }
+
+    /// Whether time and the number of nodes allow to walk `count` more nodes of a scope. The main graph is walked just
+    /// once; only time ends that.
+    fn may_walk(&mut self, scope: ScopeId, count: usize) -> bool {
+        self.is_late = self.is_late || check_deadline(self.deadline).is_err();
+        let left = if scope == self.model.main() { Some(self.left) } else { self.left.checked_sub(count) };
+        self.left = left.unwrap_or(0);
+        let may = left.is_some() && !self.is_late;
+        self.complete &= may;
+        may
+    }
+
+    /// Nothing is known of the values of a scope: what an earlier walk found held for that walk.
+    fn forget(&mut self, scope: ScopeId) {
+        let model = self.model;
+        for port in model.scope(scope).inputs() {
+            self.facts[port.value.index()] = Fact::Unknown;
+        }
+        for (id, _) in model.nodes_in(scope) {
+            self.forget_node(id);
+        }
+    }
+
+    fn forget_node(&mut self, id: NodeId) {
+        let node = self.model.node(id);
+        for output in node.outputs().iter().flatten() {
+            self.facts[output.index()] = Fact::Unknown;
+        }
+        node.bodies().for_each(|body| self.forget(body));
+    }
+
+    /// Walks every function with nothing known of its inputs and attributes, so that the facts of its values hold in every
+    /// call.
+    fn functions_for_all_calls(&mut self, symbols: &mut Symbols) {
+        self.for_all_calls = true;
+        self.absent.clear();
+        for &function in self.model.functions() {
+            for port in self.model.scope(function).inputs() {
+                self.facts[port.value.index()] = Fact::Unknown;
+            }
+            self.nodes(function, symbols);
         }
     }
 
     fn node(&mut self, id: NodeId, symbols: &mut Symbols) {
-        let node = self.model.node(id);
-        let input = |value: &Option<ValueId>| value.map(|value| self.facts[value.index()].clone());
-        let inputs: Vec<Option<Fact>> = node.inputs().iter().map(input).collect();
-        let facts = match self.functions.get(node.op()).copied() {
-            Some(function) => self.function(id, function, inputs, symbols),
-            None => self.operator(id, &inputs, symbols),
+        let (model, node) = (self.model, self.model.node(id));
+        let present = |value: &Option<ValueId>| value.filter(|value| !self.absent.contains(value));
+        let inputs = node.inputs().iter().map(present);
+        let inputs: Vec<Option<Fact>> =
+            inputs.map(|value| value.map(|value| self.facts[value.index()].clone())).collect();
+        let bindings = self.bindings.last().cloned();
+        let facts = match self.functions.callee(model, id, bindings.as_deref()) {
+            Callee::Function(function) => self.function(id, function, inputs, symbols),
+            Callee::Operator(call) => self.operator(id, call, &inputs, symbols),
+            Callee::Unknown => Vec::new(),
         };
         let mut facts = facts.into_iter();
         for output in node.outputs() {
@@ -124,11 +201,17 @@ impl Walker<'_> {
         }
     }
 
-    fn operator(&mut self, id: NodeId, inputs: &[Option<Fact>], symbols: &mut Symbols) -> Vec<Fact> {
-        let node = self.model.node(id);
-        let opset = self.model.opset(node.scope(), &node.op().domain);
-        let bindings = self.bindings.last().cloned();
-        let Some(call) = apply::call(node, opset, bindings.as_ref()) else { return Vec::new() };
+    fn operator(
+        &mut self,
+        id: NodeId,
+        call: Call<'_>,
+        inputs: &[Option<Fact>],
+        symbols: &mut Symbols,
+    ) -> Vec<Fact> {
+        if self.for_all_calls && self.may_lack_input(call) {
+            call.node.bodies().for_each(|body| self.forget(body));
+            return apply::outputs_by_signature(&call, inputs);
+        }
         if let Some(values) = fold(call, inputs) {
             return values.iter().map(|value| Fact::of(value, symbols)).collect();
         }
@@ -140,6 +223,20 @@ impl Walker<'_> {
         facts
     }
 
+    /// Whether an input that the operator can do without comes from the function's caller, who may leave it out.
+    fn may_lack_input(&self, call: Call<'_>) -> bool {
+        let of_caller = |value: ValueId| match self.model.value(value).def() {
+            Def::Input { scope, .. } => self.model.functions().contains(scope),
+            _ => false,
+        };
+        let required = |index: usize| {
+            let param = call.signature.and_then(|signature| signature.input(index));
+            param.is_some_and(|param| matches!(param.presence, Presence::Required))
+        };
+        let mut inputs = call.node.inputs().iter().enumerate();
+        inputs.any(|(index, input)| input.is_some_and(of_caller) && !required(index))
+    }
+
     /// Walks a local function with the facts of this call.
     fn function(
         &mut self,
@@ -148,6 +245,10 @@ impl Walker<'_> {
         inputs: Vec<Option<Fact>>,
         symbols: &mut Symbols,
     ) -> Vec<Fact> {
+        if self.for_all_calls {
+            // The facts inside are to hold in every call, not in this one.
+            return Vec::new();
+        }
         if self.bindings.len() >= MAX_CALLS {
             self.conflict(
                 id,
@@ -155,12 +256,17 @@ impl Walker<'_> {
             );
             return Vec::new();
         }
-        let bound = bindings(self.model, id, function, self.bindings.last());
+        let bound = bindings(self.model, id, function, self.bindings.last().map(|outer| &**outer));
         let scope = self.model.scope(function);
         for (index, port) in scope.inputs().iter().enumerate() {
-            self.facts[port.value.index()] = inputs.get(index).cloned().flatten().unwrap_or_default();
+            let given = inputs.get(index).cloned().flatten();
+            match given {
+                Some(_) => self.absent.remove(&port.value),
+                None => self.absent.insert(port.value),
+            };
+            self.facts[port.value.index()] = given.unwrap_or_default();
         }
-        self.bindings.push(bound);
+        self.bindings.push(Rc::new(bound));
         self.nodes(function, symbols);
         self.bindings.pop();
         scope.outputs().iter().map(|port| self.facts[port.value.index()].clone()).collect()
@@ -171,7 +277,7 @@ impl Walker<'_> {
     fn declared(&mut self, node: NodeId, id: ValueId, fact: Fact, symbols: &mut Symbols) -> Fact {
         let declared = self.model.declared_type(id);
         // In a function the same declaration would have to hold for every call.
-        if declared == Type::Unknown || !self.bindings.is_empty() {
+        if declared == Type::Unknown || self.for_all_calls || !self.bindings.is_empty() {
             return fact;
         }
         if contradicts(&declared, &fact) {
@@ -191,7 +297,10 @@ impl Walker<'_> {
     }
 
     fn conflict(&mut self, node: NodeId, kind: ConflictKind) {
-        self.conflicts.push(Conflict { node, kind });
+        // What contradicts itself for all calls at once need not do so in any of them.
+        if !self.for_all_calls {
+            self.conflicts.push(Conflict { node, kind });
+        }
     }
 }
 
@@ -257,22 +366,5 @@ fn settle(fact: &mut Fact) {
     };
     if let Ok(array) = array {
         tensor.value = Some(Known::Array(array));
-    }
-}
-
-/// Whether a declaration and a fact cannot both hold.
-fn contradicts(declared: &Type, fact: &Fact) -> bool {
-    match (declared, fact) {
-        (Type::Tensor(dtype, shape), Fact::Tensor(fact)) => {
-            let types = matches!((dtype, fact.dtype), (Some(a), Some(b)) if *a != b);
-            let (Some(declared), Some(inferred)) = (shape, &fact.shape) else { return types };
-            let differ = |(declared, inferred): (&DeclaredDim, &Dim)| matches!((declared, inferred.as_const()), (DeclaredDim::Size(a), Some(b)) if *a as i64 != b);
-            types || declared.len() != inferred.len() || declared.iter().zip(inferred).any(differ)
-        }
-        (Type::Sequence(element), Fact::Sequence { element: fact, .. })
-        | (Type::Optional(element), Fact::Optional { element: fact, .. }) => contradicts(element, fact),
-        (Type::Unknown | Type::Sparse(..) | Type::Opaque { .. }, _) | (_, Fact::Unknown) => false,
-        (Type::Map(..), Fact::Map) => false,
-        _ => true,
     }
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::id::{Arena, Id, NodeId, OriginId, ScopeId, ValueId};
 use super::journal::Entry;
 use super::names::Names;
-use super::node::{Node, Op, normal_domain};
+use super::node::{Node, normal_domain};
 use super::origin::{Fate, Origin, Origins};
 use super::scope::{Scope, ScopeKind};
 use super::tensor::Tensor;
@@ -57,19 +57,6 @@ impl Model {
         &self.functions
     }
 
-    /// The local function that a node with this operator calls.
-    pub fn function(&self, op: &Op) -> Option<ScopeId> {
-        self.functions.iter().copied().find(|&id| match &self.scopes[id].kind {
-            ScopeKind::Function(rest) => {
-                let field = |text: &Option<crate::proto::Str>| text.clone().unwrap_or_default();
-                *op.name == *field(&rest.name)
-                    && *op.domain == *normal_domain(&field(&rest.domain))
-                    && *op.overload == *field(&rest.overload)
-            }
-            _ => false,
-        })
-    }
-
     /// Every scope that is part of the model.
     pub fn scopes(&self) -> impl Iterator<Item = (ScopeId, &Scope)> {
         self.scopes.iter().filter(|(_, scope)| scope.live)
@@ -83,6 +70,14 @@ impl Model {
     /// A node.
     pub fn node(&self, id: NodeId) -> &Node {
         &self.nodes[id]
+    }
+
+    /// How errors name a node: its operator and its name, or its first output where it has none.
+    pub fn node_label(&self, id: NodeId) -> String {
+        let node = &self.nodes[id];
+        let output = || node.outputs().iter().flatten().next().map(|&id| &self.values[id].name);
+        let name = node.name().filter(|name| !name.is_empty()).or_else(output);
+        name.map_or_else(|| node.op().to_string(), |name| format!("{} {name}", node.op()))
     }
 
     /// A value.

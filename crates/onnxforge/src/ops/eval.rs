@@ -1,6 +1,7 @@
 //! What an operator's evaluation sees: the inputs, the attributes and the memory it may use.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use super::apply;
 use super::array::{Array, Elem};
@@ -37,6 +38,14 @@ impl Memory {
     /// Counts a value that was dropped.
     pub fn release(&self, bytes: u64) {
         self.used.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+/// Fails when the deadline has passed.
+pub fn check_deadline(deadline: Option<Instant>) -> Result<(), OpError> {
+    match deadline {
+        Some(deadline) if Instant::now() > deadline => Err(OpError::TimeOut),
+        _ => Ok(()),
     }
 }
 

@@ -7,6 +7,7 @@
 pub mod apply;
 pub mod array;
 pub mod call;
+pub mod callee;
 pub mod def;
 pub mod error;
 pub mod eval;

@@ -8,8 +8,8 @@ use crate::ir::dim::{Dim, Symbols};
 use crate::ir::value::Use;
 use crate::ir::{Accuracy, DType, Model, Node, NodeId, ScopeId, Tensor, ValueId};
 use crate::ops::TensorFact;
-use crate::ops::apply;
 use crate::ops::call::Call;
+use crate::ops::callee::{Callee, Functions};
 use crate::ops::error::OpError;
 
 /// The model, what is known of it, and the rule that looks at it.
@@ -21,6 +21,7 @@ pub struct Cx<'a> {
     pub facts: &'a Inference,
     /// What changes may cost.
     pub budget: &'a Budget,
+    pub(super) functions: &'a Functions,
     pub(super) pass: &'static str,
     pub(super) rule: &'static str,
     pub(super) accuracy: Accuracy,
@@ -46,12 +47,10 @@ impl<'a> Cx<'a> {
 
     /// The call that a node makes. Nodes of operators that the table does not know are nothing that rules are about.
     pub fn call(&self, id: NodeId) -> Result<Call<'a>, Skip> {
-        let node = self.model.node(id);
-        let opset = self.model.opset(node.scope(), &node.op().domain);
-        if self.model.function(node.op()).is_some() {
-            return Err(Skip::NOT_HERE);
+        match self.functions.callee(self.model, id, None) {
+            Callee::Operator(call) => Ok(call),
+            Callee::Function(_) | Callee::Unknown => Err(Skip::NOT_HERE),
         }
-        apply::call(node, opset, None).ok_or(Skip::NOT_HERE)
     }
 
     /// The version of the standard operators that holds at a node.

@@ -13,6 +13,7 @@ use crate::ir::value::{Def, Use};
 use crate::ir::{Accuracy, Model, NodeId, ValueId};
 use crate::ops::Fact;
 use crate::ops::apply::{self, NoBodies};
+use crate::ops::callee::Functions;
 
 /// What changes may cost.
 #[derive(Clone, Debug)]
@@ -58,6 +59,7 @@ pub struct Workbench<'m> {
     pub facts: Inference,
     /// What changes may cost.
     pub budget: Budget,
+    functions: Functions,
     /// By how many bytes the constants have grown.
     grown: i64,
     /// Nodes that changes have touched, in order: their neighbours changed, or they are new.
@@ -67,7 +69,8 @@ pub struct Workbench<'m> {
 impl<'m> Workbench<'m> {
     /// A workbench for a model of which `facts` are known.
     pub fn new(model: &'m mut Model, facts: Inference, budget: Budget) -> Self {
-        Self { model, facts, budget, grown: 0, touched: Vec::new() }
+        let functions = Functions::of(model);
+        Self { model, facts, budget, functions, grown: 0, touched: Vec::new() }
     }
 
     /// How far the list of touched nodes goes; a pass that has seen the model at this point has only to look at later ones.
@@ -97,7 +100,8 @@ impl<'m> Workbench<'m> {
 
     /// What a rule of a pass sees.
     pub fn cx(&self, pass: &'static str, rule: &'static str, accuracy: Accuracy) -> Cx<'_> {
-        Cx { model: self.model, facts: &self.facts, budget: &self.budget, pass, rule, accuracy }
+        let (model, facts, budget, functions) = (&*self.model, &self.facts, &self.budget, &self.functions);
+        Cx { model, facts, budget, functions, pass, rule, accuracy }
     }
 
     /// Applies the rules until none fires at any of the nodes or where changes lead. Answers how often one fired.

@@ -3,11 +3,11 @@
 //! The operator is evaluated on the *numbers* of the elements in place of the elements themselves; the elements then follow
 //! their numbers. What is inferred can therefore not disagree with what is evaluated.
 
+use crate::ir::DType;
 use crate::ir::dim::{Dim, Symbols};
-use crate::ir::{DType, ScopeId};
+use crate::ops::apply::NoBodies;
 use crate::ops::array::Array;
-use crate::ops::error::{OpError, unsupported};
-use crate::ops::eval::{Eval, Memory, RunScope};
+use crate::ops::eval::{Eval, Memory};
 use crate::ops::fact::{Fact, Known, MAX_SYMBOLIC_ELEMENTS, TensorFact};
 use crate::ops::infer::Infer;
 use crate::ops::value::Value;
@@ -94,17 +94,4 @@ fn number_tensor(fact: &TensorFact, elements: &mut Vec<Dim>) -> Option<Array> {
     let first = elements.len();
     elements.extend(dims);
     Array::new(shape, (first as i64..elements.len() as i64).collect()).ok()
-}
-
-/// Operators that move elements have no bodies.
-struct NoBodies;
-
-impl RunScope for NoBodies {
-    fn scope(&self, _: ScopeId, _: Vec<Value>) -> Result<Vec<Value>, OpError> {
-        unsupported("a body")
-    }
-
-    fn check_time(&self) -> Result<(), OpError> {
-        Ok(())
-    }
 }
