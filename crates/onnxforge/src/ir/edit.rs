@@ -238,6 +238,10 @@ impl Model {
             })
         })));
 
+        // A constant that takes the place of one that goes may have its name.
+        let mut free: HashSet<Str> =
+            rewrite.dropped.iter().map(|&value| self.values[value].name.clone()).collect();
+        free.retain(|name| !self.names.is_repeated(name));
         let constants: Vec<ValueId> = rewrite
             .constants
             .iter()
@@ -248,7 +252,7 @@ impl Model {
                         parents: folded.clone().into_boxed_slice(),
                     })
                 });
-                let name = self.names.fresh(hint);
+                let name = if free.remove(hint) { hint.clone() } else { self.names.fresh(hint) };
                 let def =
                     Def::Constant { scope: plan.scope, constant: Constant::Dense(tensor.clone()), origin };
                 let value = self.values.push(Value::new(name, def));

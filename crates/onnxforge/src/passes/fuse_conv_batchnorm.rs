@@ -118,14 +118,15 @@ pub(super) fn scale_weights(
     };
     let sum = |((bias, factor), summand): ((&f64, &f64), &f64)| bias * factor + summand;
     let bias: Vec<f64> = old_bias.iter().zip(&affine.factors).zip(&affine.summands).map(sum).collect();
-    let bias = floats(weights, &bias)?;
-
     let name = |value: ValueId| cx.model.value(value).name().clone();
     let hint = node.input(2).map_or_else(|| "bias".into(), name);
     let mut change = cx.change(&[linear, after]);
     let w = change.constant(name(weights_id), scaled);
-    let b = change.constant(hint, bias);
-    let fused = change.call(node.op().clone(), [cx.input(linear, 0)?.into(), w, b], 1, attrs);
+    let mut inputs = vec![cx.input(linear, 0)?.into(), w];
+    if node.input(2).is_some() || bias.iter().any(|&bias| bias != 0.0) {
+        inputs.push(change.constant(hint, floats(weights, &bias)?));
+    }
+    let fused = change.call(node.op().clone(), inputs, 1, attrs);
     change.replace(cx.output(after)?, fused.output(0));
     Ok(change)
 }

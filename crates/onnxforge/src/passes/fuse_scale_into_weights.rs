@@ -55,7 +55,7 @@ fn fuse(cx: &Cx<'_>, product: NodeId) -> Result<Change, Skip> {
         value = cx.input(node, 0)?;
     }
     if !factor.is_finite() || factor == 0.0 {
-        return Err(Skip::because("the factor is not finite"));
+        return Err(Skip::because("the factor is 0 or not finite"));
     }
     let mut consumed: Vec<NodeId> = way.iter().rev().copied().collect();
     consumed.push(product);
