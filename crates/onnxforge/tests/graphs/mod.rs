@@ -24,6 +24,7 @@ pub struct Known {
 
 /// A graph, inputs for it, and the size of each symbol in the inputs' shapes.
 pub struct Graph {
+    pub seed: u64,
     pub text: String,
     pub inputs: HashMap<String, Value>,
     pub sizes: HashMap<String, i64>,
@@ -68,7 +69,7 @@ impl Graph {
             attempts += 1;
             templates::grow(&mut builder);
         }
-        builder.finish()
+        builder.finish(seed)
     }
 
     pub fn model(&self) -> Model {
@@ -224,7 +225,7 @@ impl Builder {
         Some(found)
     }
 
-    fn finish(self) -> Graph {
+    fn finish(self, seed: u64) -> Graph {
         let inputs: Vec<String> = self.inputs.iter().map(|(declaration, _)| declaration.clone()).collect();
         let values: Vec<Known> =
             self.pool.iter().filter(|known| known.name.starts_with('v')).cloned().collect();
@@ -235,6 +236,7 @@ impl Builder {
         self.lines.iter().for_each(|line| writeln!(text, "  {line}").unwrap());
         text.push_str("}\n");
         Graph {
+            seed,
             text,
             inputs: self.inputs.into_iter().map(|(_, known)| (known.name, known.array.into())).collect(),
             sizes: self.symbols.into_iter().map(|(name, size)| (name, size as i64)).collect(),
