@@ -16,8 +16,11 @@ use onnxforge::eval::{Options, RunError, Session, stored};
 use onnxforge::infer::{self, Given, Inference};
 use onnxforge::io::{LoadOptions, load};
 use onnxforge::ir::value::Def;
-use onnxforge::ir::{DType, Model};
+use onnxforge::ir::{Accuracy, DType, Entry, Model};
 use onnxforge::ops::{Array, Fact, OpError, Value};
+use onnxforge::passes::PASSES;
+use onnxforge::passes::pipeline::{self, optimize};
+use onnxforge::proto::Str;
 use rayon::prelude::*;
 
 /// What came of a case.
@@ -110,6 +113,9 @@ fn data_set(model: &Model, data: &Path, tolerance: [f64; 2]) -> Outcome {
             return Outcome::Wrong(format!("{name}: {why}"));
         }
     }
+    if let Err(why) = optimized(model, &inputs, &found, tolerance) {
+        return Outcome::Wrong(why);
+    }
     // Inference, with nothing but the declarations, and with the inputs' own types and the elements of parameters.
     let first = main.inputs().first().map(|port| model.value(port.value).name().clone());
     let given = inputs.iter().map(|(name, value)| {
@@ -139,6 +145,37 @@ fn data_set(model: &Model, data: &Path, tolerance: [f64; 2]) -> Outcome {
         }
     }
     Outcome::Pass { known }
+}
+
+/// The whole pipeline and each pass alone keep what the model computes, as well as their edits promise.
+fn optimized(
+    model: &Model,
+    inputs: &HashMap<String, Value>,
+    expected: &[(Str, Value)],
+    tolerance: [f64; 2],
+) -> Result<(), String> {
+    let alone = PASSES.iter().map(|pass| vec![*pass]);
+    for passes in std::iter::once(PASSES.to_vec()).chain(alone) {
+        let mut changed = model.clone();
+        let name = passes.first().filter(|_| passes.len() == 1).map_or("all passes", |pass| pass.name);
+        optimize(&mut changed, &pipeline::Options { passes, ..pipeline::Options::default() });
+        changed.validate().map_err(|error| format!("{name}: {error:?}"))?;
+        if changed.journal().is_empty() {
+            continue;
+        }
+        let rounds = |entry: &Entry| {
+            matches!(entry.accuracy, Accuracy::Rounding { .. } | Accuracy::Approximate { .. })
+        };
+        let exact = !changed.journal().iter().any(rounds);
+        let found = Session::new(&changed, Options::default())
+            .run(inputs)
+            .map_err(|error| format!("{name}: {error}"))?;
+        for ((output, found), (_, expected)) in found.iter().zip(expected) {
+            let tolerance = if exact { [0.0, 0.0] } else { tolerance };
+            close(found, expected, tolerance).map_err(|why| format!("{name}: {output}: {why}"))?;
+        }
+    }
+    Ok(())
 }
 
 /// Whether the first input says how large the result is, as the first input of a Range does.

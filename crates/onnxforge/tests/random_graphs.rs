@@ -16,9 +16,10 @@ use graphs::{Graph, Known};
 use onnxforge::eval::{Options, Session};
 use onnxforge::infer::{self, Inference};
 use onnxforge::ir::dim::{Dim, Symbol};
-use onnxforge::ir::{DType, ValueId};
+use onnxforge::ir::{Accuracy, DType, Entry, Model, ValueId};
 use onnxforge::ops::eval::Memory;
 use onnxforge::ops::{Array, Value, apply};
+use onnxforge::passes::pipeline::{self, optimize};
 use rayon::prelude::*;
 
 /// Nodes of a graph.
@@ -98,6 +99,44 @@ fn inference_holds_in_every_run() {
         for (symbol, size) in &sizes {
             if inference.symbols().lower(*symbol).is_some_and(|lower| lower > *size) {
                 return Err(format!("a symbol that is {size} is said to be at least more"));
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn passes_keep_what_graphs_compute() {
+    for_all(300, |graph| {
+        // Passes take it that inputs have elements.
+        if graph.sizes.values().any(|&size| size == 0) {
+            return Ok(());
+        }
+        let model = graph.model();
+        let run = |model: &Model| Session::new(model, Options::default()).run(&graph.inputs);
+        let before = run(&model).map_err(|error| error.to_string())?;
+        let mut changed = model.clone();
+        optimize(&mut changed, &pipeline::Options::default());
+        changed.validate().map_err(|error| format!("{error:?}"))?;
+        let edits = changed.journal().len();
+        optimize(&mut changed, &pipeline::Options::default());
+        if changed.journal().len() > edits {
+            return Err(format!("a second run finds more: {:?}", changed.journal()[edits]));
+        }
+        let exact = |entry: &Entry| matches!(entry.accuracy, Accuracy::BitExact | Accuracy::ValueExact);
+        let tolerance = if changed.journal().iter().all(exact) { 0.0 } else { 1e-5 };
+        let after = run(&changed).map_err(|error| format!("after the passes: {error}"))?;
+        for ((name, before), (_, after)) in before.iter().zip(&after) {
+            let (before, after) = (before.array().unwrap(), after.array().unwrap());
+            if before.shape() != after.shape() || before.dtype() != after.dtype() {
+                return Err(format!("{name}: {:?} became {:?}", before.shape(), after.shape()));
+            }
+            let (a, b) = (before.to_f64s().unwrap(), after.to_f64s().unwrap());
+            let scale = a.iter().fold(1.0, |scale: f64, x| scale.max(x.abs()));
+            let same =
+                |a: f64, b: f64| a == b || a.is_nan() && b.is_nan() || (a - b).abs() <= tolerance * scale;
+            if let Some((a, b)) = a.iter().zip(&b).find(|(a, b)| !same(**a, **b)) {
+                return Err(format!("{name}: {a} became {b}"));
             }
         }
         Ok(())
