@@ -269,6 +269,12 @@ impl Model {
         Ok(holder)
     }
 
+    /// Whether a node comes before another one of the same scope.
+    pub fn is_before(&self, first: NodeId, second: NodeId) -> bool {
+        self.nodes[first].scope == self.nodes[second].scope
+            && self.nodes[first].order < self.nodes[second].order
+    }
+
     /// Every node in the bodies of `node`, at any depth.
     pub fn nodes_inside(&self, node: NodeId) -> Vec<NodeId> {
         let mut found = Vec::new();

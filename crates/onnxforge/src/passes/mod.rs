@@ -19,6 +19,7 @@ mod fuse_conv_batchnorm;
 mod fuse_conv_bias;
 mod fuse_conv_scale;
 mod fuse_matmul_add;
+mod fuse_matmul_add_3d;
 mod fuse_scale_into_weights;
 mod merge_reshapes;
 mod reshape_target;
@@ -112,6 +113,7 @@ pub static PASSES: &[&Pass] = &[
     &fuse_conv_scale::PASS,
     &fuse_scale_into_weights::PASS,
     &fuse_matmul_add::PASS,
+    &fuse_matmul_add_3d::PASS,
     &eliminate_common_subexpressions::PASS,
     &eliminate_duplicate_constants::PASS,
     &eliminate_dead_nodes::PASS,
