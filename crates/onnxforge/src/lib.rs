@@ -57,6 +57,7 @@ pub mod blob;
 pub mod check;
 pub mod eval;
 pub mod infer;
+pub mod interface;
 pub mod io;
 pub mod ir;
 pub mod mmap;

@@ -5,13 +5,17 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Instant;
 
+use clap::builder::NonEmptyStringValueParser;
+use onnxforge::check::{Problem, Severity, check, nearest};
+use onnxforge::interface::{self, Wishes};
 use onnxforge::io::{SaveOptions, save_with};
 use onnxforge::ir::{Model, NodeId};
 use onnxforge::passes::pipeline::{self, Options, Outcome, PassOutcome, Stop};
 use onnxforge::passes::{PASSES, Pass};
 use serde::Serialize;
 
-use super::{ExternalArg, Written, load_model};
+use super::run::{named_shape, named_size};
+use super::{ExternalArg, Written, load_model, open_message};
 use crate::failure::{Failure, Verdict};
 use crate::output::{Output, bytes, grouped, number, table};
 use crate::progress::Bar;
@@ -26,6 +30,15 @@ pub struct Args {
     output: PathBuf,
     #[command(flatten)]
     selection: Selection,
+    /// The size of a named dimension of the inputs, from now on.
+    #[arg(long, value_name = "NAME=N", value_parser = named_size)]
+    set_dim: Vec<(String, usize)>,
+    /// The shape of an input, from now on; named dimensions get the same size everywhere.
+    #[arg(long, value_name = "NAME=N,N,…", value_parser = named_shape)]
+    set_shape: Vec<(String, Vec<usize>)>,
+    /// Make these values of the graph the outputs, and cut off what they do not need.
+    #[arg(long, value_delimiter = ',', value_name = "NAME,…", value_parser = NonEmptyStringValueParser::new())]
+    outputs: Vec<String>,
     /// Stop after so many edits.
     #[arg(long, value_name = "N")]
     stop_after: Option<usize>,
@@ -64,14 +77,9 @@ impl Selection {
 /// The pass of this name, or what might have been meant.
 pub fn find(name: &str) -> Result<&'static Pass, Failure> {
     onnxforge::passes::find(name.trim()).ok_or_else(|| {
-        let alike = |pass: &&&Pass| {
-            let words = name.split('_').filter(|word| word.len() > 3);
-            words.into_iter().any(|word| pass.name.contains(word))
-        };
-        let alike: Vec<&str> = PASSES.iter().filter(alike).map(|pass| pass.name).collect();
-        let cure = match alike.is_empty() {
-            true => "`onnxforge passes` lists them".to_owned(),
-            false => format!("did you mean {}?", alike.join(", ")),
+        let cure = match nearest(name, PASSES.iter().map(|pass| pass.name)) {
+            Some(near) => format!("did you mean {near}?"),
+            None => "`onnxforge passes` lists them".to_owned(),
         };
         Failure(format!("no pass is called {name:?}; {cure}"))
     })
@@ -124,9 +132,17 @@ struct Times {
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     let passes = args.selection.resolve()?;
     let start = Instant::now();
+    refuse_invalid(&args.model, output)?;
     let mut model = load_model(&args.model, output)?;
-    let load = milliseconds(start);
     let (before, operators_before) = (Size::of(&model), operators(&model));
+    let wishes = Wishes {
+        dims: args.set_dim.iter().cloned().collect(),
+        shapes: args.set_shape.iter().cloned().collect(),
+        outputs: args.outputs.clone(),
+    };
+    interface::apply(&mut model, &wishes)
+        .map_err(|error| Failure(format!("{}: {error}", args.model.display())))?;
+    let load = milliseconds(start);
     let bar = Bar::new(output.shows_progress());
     let start = Instant::now();
     let options = Options { passes, stop_after: args.stop_after, progress: &bar, ..Options::default() };
@@ -158,6 +174,20 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     };
     output.result(&report, |out| report.show(&outcome, out))?;
     Ok(Verdict::Yes)
+}
+
+/// A model that contradicts the standard has no meaning that could be kept.
+fn refuse_invalid(path: &std::path::Path, output: &Output) -> Result<(), Failure> {
+    let (message, mut files) = open_message(path, output)?;
+    let problems = check(&message, &mut files);
+    let errors: Vec<&Problem> =
+        problems.iter().filter(|problem| problem.severity == Severity::Error).collect();
+    let Some(first) = errors.first() else { return Ok(()) };
+    let more = match errors.len() - 1 {
+        0 => String::new(),
+        more => format!(" (and {more} more; `onnxforge check` lists them)"),
+    };
+    Err(Failure(format!("{}: {}: {}{more}", path.display(), first.place, first.message)))
 }
 
 fn milliseconds(start: Instant) -> f64 {

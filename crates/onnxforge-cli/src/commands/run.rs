@@ -13,8 +13,8 @@ use onnxforge::io::save::write_file;
 use onnxforge::ops::{Array, Value};
 use serde::Serialize;
 
-pub(super) use self::parse::seconds;
-use self::parse::{gigabytes, named_shape, named_size};
+use self::parse::gigabytes;
+pub(super) use self::parse::{named_shape, named_size, seconds};
 use super::{load_model, warn_of_newer_opsets};
 use crate::failure::{Failure, Verdict};
 use crate::output::{Output, bytes, number, table};

@@ -39,6 +39,14 @@ impl Inference {
         }
     }
 
+    /// The type of a tensor as a declaration, if its element type is known. Dimensions that only inference has a name for are
+    /// left open.
+    pub fn declaration(&self, id: ValueId) -> Option<TypeProto> {
+        let mut ty = TypeProto::default();
+        self.refine(&mut ty, self.tensor(id)?)?;
+        Some(ty)
+    }
+
     /// Adds to the type of a tensor what is known; `None` when there is nothing to add.
     fn refine(&self, ty: &mut TypeProto, fact: &TensorFact) -> Option<()> {
         let before = ty.clone();

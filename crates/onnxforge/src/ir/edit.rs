@@ -2,6 +2,7 @@
 //! another definition. [`Model::commit`] checks all of it before it touches anything.
 
 mod apply;
+mod interface;
 mod plan;
 
 use std::collections::HashSet;

@@ -205,7 +205,7 @@ impl Model {
     }
 
     /// Takes the uses by outputs of a scope that goes away out of the lists.
-    fn remove_output_uses(&mut self, value: ValueId, gone: ScopeId) {
+    pub(super) fn remove_output_uses(&mut self, value: ValueId, gone: ScopeId) {
         let kept: Vec<Use> = std::mem::take(&mut self.values[value].uses)
             .into_iter()
             .filter(|used| !matches!(used, Use::Output { scope, .. } if *scope == gone))
