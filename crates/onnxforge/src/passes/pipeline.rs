@@ -90,6 +90,9 @@ pub fn optimize(model: &mut Model, options: &Options<'_>) -> Outcome {
     let mut marks: Vec<Option<usize>> = vec![None; outcomes.len()];
     let mut rounds = 0;
     let mut stop = Stop::Rounds;
+    // Rules look at more than the neighbours of their root. What the neighbourhood of changes does not show, a last look at
+    // everything does.
+    let mut is_full = true;
     while rounds < MAX_ROUNDS {
         rounds += 1;
         let mut changed = false;
@@ -103,9 +106,13 @@ pub fn optimize(model: &mut Model, options: &Options<'_>) -> Outcome {
             stop = Stop::Edits;
             break;
         }
-        if !changed {
+        if !changed && is_full {
             stop = Stop::Fixpoint;
             break;
+        }
+        is_full = !changed;
+        if is_full {
+            marks.fill(None);
         }
     }
     let mut sums: BTreeMap<&str, (i64, i64)> = BTreeMap::new();
