@@ -111,6 +111,8 @@ struct Staged {
     inputs: Vec<Operand>,
     outputs: usize,
     attrs: Vec<Attr>,
+    /// The consumed node that this one is another version of.
+    like: Option<NodeId>,
 }
 
 /// A change that is prepared and not yet made.
@@ -154,8 +156,15 @@ impl Rewrite {
         outputs: usize,
         attrs: Vec<Attr>,
     ) -> NewNode {
-        self.nodes.push(Staged { op, inputs: inputs.into_iter().collect(), outputs, attrs });
+        self.nodes.push(Staged { op, inputs: inputs.into_iter().collect(), outputs, attrs, like: None });
         NewNode(self.nodes.len() - 1)
+    }
+
+    /// Says that a new node is another version of a consumed one, whose name, metadata and names of results it inherits.
+    pub fn inherit(&mut self, node: NewNode, from: NodeId) {
+        if let Some(staged) = self.nodes.get_mut(node.0) {
+            staged.like = Some(from);
+        }
     }
 
     /// Adds a constant; its name starts with `hint`.

@@ -50,7 +50,7 @@ fn broadcast_anyway(cx: &Cx<'_>, id: NodeId) -> Result<Change, Skip> {
         other => other.into(),
     });
     let inputs: Vec<_> = inputs.collect();
-    let direct = change.call(node.op().clone(), inputs, 1, node.attrs().to_vec());
-    change.replace(cx.output(id)?, direct.output(0));
+    let direct = change.remake(cx, id, inputs);
+    change.replace(cx.output(id)?, direct);
     Ok(change)
 }

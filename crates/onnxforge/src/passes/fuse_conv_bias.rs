@@ -41,8 +41,8 @@ fn fuse(cx: &Cx<'_>, sum: NodeId) -> Result<Change, Skip> {
     let mut change = cx.change(&[linear, sum]);
     let b = change.constant(cx.model.value(constant).name().clone(), bias);
     let inputs = [cx.input(linear, 0)?.into(), cx.input(linear, 1)?.into(), b];
-    let fused = change.call(node.op().clone(), inputs, 1, node.attrs().to_vec());
-    change.replace(cx.output(sum)?, fused.output(0));
+    let fused = change.remake(cx, linear, inputs);
+    change.replace(cx.output(sum)?, fused);
     Ok(change)
 }
 

@@ -1,11 +1,11 @@
 //! fuse_scale_into_weights: a constant factor after a product with constant weights becomes part of the weights.
 //!
-//! **Matches** Mul or Div by one number, of a MatMul with constant second operand, whose result went at most through an Add of a constant and
-//! through operators that only move elements, each read by nothing else.
+//! **Matches** Mul or Div by one number, of a MatMul with constant second operand, whose result went at most through an Add of a constant,
+//! through operators that only move elements and, as first operand, through other products, each read by nothing else.
 //! **Accuracy** `Rounding`: the weights are rounded once more instead of the products; `BitExact` for powers of two that stay in
 //! range.
-//! **Proof** (x·W + b)·s = x·(W·s) + b·s, and moving elements commutes with multiplying each of them.
-//! **Never** a factor that is no finite number or is 0; where the product has other readers.
+//! **Proof** (x·W + b)·s = x·(W·s) + b·s, (q·k)·s = (q·s)·k, and moving elements commutes with multiplying each of them.
+//! **Never** a factor that is no finite number or is 0; where the product has other readers; a factor above 1 through another product.
 
 use super::pass;
 use crate::ir::{Accuracy, NodeId, Tensor, ValueId};
@@ -43,13 +43,17 @@ fn fuse(cx: &Cx<'_>, product: NodeId) -> Result<Change, Skip> {
         let constant_operand = cx.node(node).input(1).is_some_and(|other| cx.model.constant(other).is_some());
         let moves = LAYOUT.iter().any(|name| op.is(name));
         let adds = op.is("Add") && constant_operand;
-        if !moves && !adds && !(op.is("MatMul") && constant_operand) {
+        if !moves && !adds && !op.is("MatMul") {
             return Err(Skip::NOT_HERE);
         }
         cx.read_only_by(value, reader)?;
         way.push(node);
-        if op.is("MatMul") {
+        if op.is("MatMul") && constant_operand {
             break;
+        }
+        // Before another product the numbers must not grow: they might leave the range of their type.
+        if op.is("MatMul") && factor.abs() > 1.0 {
+            return Err(Skip::because("the factor is above 1"));
         }
         reader = node;
         value = cx.input(node, 0)?;
@@ -67,12 +71,14 @@ fn fuse(cx: &Cx<'_>, product: NodeId) -> Result<Change, Skip> {
         if let Some(last) = last {
             inputs[0] = last;
         }
-        if node.op().is("MatMul") || node.op().is("Add") {
-            let constant = cx.input(id, 1)?;
+        if let Some(constant) = node.input(1)
+            && cx.model.constant(constant).is_some()
+            && (node.op().is("MatMul") || node.op().is("Add"))
+        {
             let scaled = scaled(cx, constant, factor)?;
             inputs[1] = change.constant(cx.model.value(constant).name().clone(), scaled);
         }
-        last = Some(change.call(node.op().clone(), inputs, 1, node.attrs().to_vec()).output(0));
+        last = Some(change.remake(cx, id, inputs));
     }
     change.replace(cx.output(product)?, last.ok_or(Skip::NOT_HERE)?);
     Ok(change)

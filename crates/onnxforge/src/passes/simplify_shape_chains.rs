@@ -122,7 +122,7 @@ fn slice_end(cx: &Cx<'_>, id: NodeId) -> Result<Change, Skip> {
     };
     let mut inputs: Vec<_> = node.inputs().iter().map(|&input| input.into()).collect();
     inputs[2] = ends;
-    let sliced = change.call(node.op().clone(), inputs, 1, node.attrs().to_vec());
-    change.replace(y, sliced.output(0));
+    let sliced = change.remake(cx, id, inputs);
+    change.replace(y, sliced);
     Ok(change)
 }

@@ -1,5 +1,6 @@
 //! A change that a rule proposes.
 
+use super::cx::Cx;
 use crate::ir::edit::{NewNode, Operand, Rewrite};
 use crate::ir::{Accuracy, Attr, NodeId, Op, Tensor, ValueId};
 use crate::proto::Str;
@@ -60,6 +61,19 @@ impl Change {
         attrs: impl IntoIterator<Item = Attr>,
     ) -> NewNode {
         self.rewrite.node(op, inputs, outputs, attrs.into_iter().collect())
+    }
+
+    /// Another version of a consumed node: the same call with other inputs. Its first output is the answer.
+    pub fn remake(
+        &mut self,
+        cx: &Cx<'_>,
+        node: NodeId,
+        inputs: impl IntoIterator<Item = Operand>,
+    ) -> Operand {
+        let old = cx.node(node);
+        let new = self.call(old.op().clone(), inputs, old.outputs().len(), old.attrs().to_vec());
+        self.rewrite.inherit(new, node);
+        new.output(0)
     }
 
     /// A new constant; its name starts with `hint`.

@@ -25,9 +25,15 @@ impl Model {
         // New values first, so that nodes may refer to each other in any order.
         for (staged, outputs) in rewrite.nodes.iter().zip(results.iter_mut()) {
             let base = outputs.iter().flatten().next().map(|&value| self.values[value].name.clone());
-            for output in outputs.iter_mut().filter(|output| output.is_none()) {
-                let hint = base.as_deref().unwrap_or(&staged.op.name);
-                let name = self.names.fresh(&format!("{hint}_{}", rewrite.rule));
+            for (index, output) in outputs.iter_mut().enumerate().filter(|(_, output)| output.is_none()) {
+                let inherited = staged.like.and_then(|like| self.nodes[like].output(index));
+                let name = match inherited {
+                    Some(value) => self.names.fresh(&self.values[value].name.clone()),
+                    None => {
+                        let hint = base.as_deref().unwrap_or(&staged.op.name);
+                        self.names.fresh(&format!("{hint}_{}", rewrite.rule))
+                    }
+                };
                 *output = Some(self.values.push(Value::new(name, Def::Removed)));
             }
         }
@@ -35,7 +41,8 @@ impl Model {
             let origin =
                 self.origins.intern(Origin::Derived { rule: rewrite.rule.clone(), parents: parents.into() });
             // The node that used to define one of the results lends its name and metadata.
-            let model = outputs.iter().flatten().find_map(|&value| self.values[value].node());
+            let model =
+                staged.like.or_else(|| outputs.iter().flatten().find_map(|&value| self.values[value].node()));
             let heir = model.or(rewrite.consumed.last().copied());
             let inputs: Vec<Option<ValueId>> = staged
                 .inputs
