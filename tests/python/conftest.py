@@ -70,12 +70,13 @@ class Forge:
     def __init__(self, binary):
         self.binary = str(binary)
 
-    def __call__(self, *args, limits=None, timeout=60, cwd=None):
+    def __call__(self, *args, limits=None, timeout=60, cwd=None, env=None):
         command = [self.binary, *map(str, args)]
         if limits is not None:
             command = limits.wrap(command)
         done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout, cwd=cwd, close_fds=False
+            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout, cwd=cwd, close_fds=False,
+            env={**os.environ, **env} if env else None,
         )
         decode = lambda data: data.decode("utf-8", "backslashreplace")
         return Outcome(args, done.returncode, decode(done.stdout), decode(done.stderr))

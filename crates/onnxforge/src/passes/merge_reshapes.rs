@@ -1,6 +1,6 @@
 //! merge_reshapes: a Reshape, Flatten, Squeeze or Unsqueeze of another one becomes one Reshape.
 //!
-//! **Matches** two nodes of the four operators in a row, the first read by nothing else, whose result shape can be written as
+//! **Matches** two nodes of the four operators in a row, the first read only by such nodes, whose result shape can be written as
 //! constants, kept axes and at most one open size, seen from the source.
 //! **Accuracy** `BitExact`.
 //! **Proof** All four keep the elements in row-major order, so that only the last shape counts. The driver proves the shape.
@@ -9,7 +9,8 @@
 use super::pass;
 use super::reshape_target::target_between;
 use crate::ir::Accuracy;
-use crate::rewrite::{At, Skip};
+use crate::ir::value::Use;
+use crate::rewrite::{At, Reason, Skip};
 
 const FAMILY: &[&str] = &["Reshape", "Flatten", "Squeeze", "Unsqueeze"];
 
@@ -29,7 +30,12 @@ static MERGE: At = At {
             change.replace(y, x);
             return Ok(change);
         }
-        cx.read_only_by(middle, outer)?;
+        // When others read the middle too, it goes only if they all can do without it.
+        let in_family = |used: &Use| matches!(used, Use::Input { node, index: 0 } if FAMILY.iter().any(|op| cx.node(*node).op().is(op)));
+        let entry = cx.model.value(middle);
+        if entry.is_pinned() || !entry.uses().iter().all(in_family) {
+            return Err(Skip::at(Reason::ReadElsewhere, middle));
+        }
         let target = target_between(cx, x, y)?;
         let shape = change.ints("shape", &target);
         let one = change.op("Reshape", [x.into(), shape], []);

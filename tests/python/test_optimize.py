@@ -1,0 +1,245 @@
+"""`onnxforge optimize`: fewer nodes than any peer, the same results."""
+
+import json
+import random
+
+import lively
+import native
+import numpy as np
+import onnx
+import pytest
+import wheels
+from conftest import Limits
+from corpus import ROOT
+
+# The fewest nodes that onnxsim, OnnxSlim, onnxoptimizer, onnxscript or ONNX Runtime (basic) leave of a model.
+BEST_PEER = {
+    "efficientnet_b0.dynamo": 239, "efficientnet_b0.torchscript": 239, "mobilenet_v2.dynamo": 100,
+    "mobilenet_v2.torchscript": 100, "mobilenet_v3_small.dynamo": 122, "mobilenet_v3_small.torchscript": 122,
+    "mobilevit_small.dynamo": 394, "mobilevit_small.torchscript": 462, "whisper_tiny_enc.dynamo": 130,
+    "whisper_tiny_enc.torchscript": 179, "yolov8n.dynamo": 236, "yolov8n.torchscript": 241,
+}  # fmt: skip
+TINY = ["tiny_bert", "small_cnn", "tiny_llama"]
+
+
+def report(forge, model, target, *arguments, **options):
+    return json.loads(forge("optimize", model, "-o", target, "--json", "-", *arguments, **options).good().out)
+
+
+def named_dims(path):
+    message = onnx.load(path, load_external_data=False)
+    dims = [dim for port in message.graph.input for dim in port.type.tensor_type.shape.dim]
+    return sorted({dim.dim_param for dim in dims if dim.dim_param})
+
+
+def interface(path):
+    graph = onnx.load(path, load_external_data=False).graph
+    return [port.SerializeToString() for port in (*graph.input, *graph.output)]
+
+
+def assert_equal(forge, before, after, tmp_path, given=None, tolerance=1e-5):
+    """Both give the same in ONNX Runtime without optimizations, at two sizes of every symbolic dimension."""
+    assert interface(before) == interface(after)
+    onnx.checker.check_model(str(after))
+    a, b = native.session(before), native.session(after)
+    for size in (3, 5):
+        if given is None:
+            dims = native.flags(f"{name}={size + index}" for index, name in enumerate(named_dims(before)))
+            _, inputs, _ = native.run_ours(forge.binary, before, tmp_path, *dims)
+        else:
+            inputs = given
+        expected, found = a.run(None, native.feeds_of(a, inputs)), b.run(None, native.feeds_of(b, inputs))
+        for x, y in zip(expected, found, strict=True):
+            assert native.relative_error(y, x) <= tolerance
+
+
+@pytest.fixture(scope="session")
+def zoo(forge, tmp_path_factory):
+    """Models of the zoo with weights, made on demand."""
+    import gzip
+
+    folder = tmp_path_factory.mktemp("zoo")
+
+    def model(name):
+        path = folder / f"{name}.onnx"
+        if not path.exists():
+            skeleton = folder / "skeleton.onnx"
+            skeleton.write_bytes(gzip.decompress((ROOT / "zoo" / f"{name}.onnx.gz").read_bytes()))
+            forge("materialize", skeleton, "-o", path).good()
+        return path
+
+    return model
+
+
+@pytest.mark.parametrize("name", BEST_PEER)
+def test_no_more_nodes_than_the_best_peer(forge, zoo, name, tmp_path):
+    found = report(forge, zoo(name), tmp_path / "out.onnx")
+    assert found["stop"] == "fixpoint"
+    assert found["after"]["nodes"] <= BEST_PEER[name]
+    assert found["after"]["constants"] <= found["before"]["constants"] * 1.05 + 2**20
+    again = report(forge, tmp_path / "out.onnx", tmp_path / "again.onnx")
+    assert sum(one["edits"] for one in again["passes"]) == 0
+    assert (tmp_path / "out.onnx").read_bytes() == (tmp_path / "again.onnx").read_bytes()
+
+
+@pytest.mark.parametrize("name", BEST_PEER)
+def test_the_zoo_stays_equal(forge, zoo, name, tmp_path):
+    model = tmp_path / "lively.onnx"
+    onnx.save(lively.lively(onnx.load(zoo(name))), model)
+    report(forge, model, tmp_path / "out.onnx")
+    assert_equal(forge, model, tmp_path / "out.onnx", tmp_path)
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_examples_stay_equal(forge, name, tmp_path):
+    model = ROOT / "examples" / f"{name}.onnx"
+    before = report(forge, model, tmp_path / "out.onnx")
+    assert before["after"]["nodes"] < before["before"]["nodes"]
+    assert_equal(forge, model, tmp_path / "out.onnx", tmp_path)
+
+
+@pytest.mark.parametrize("name", [name for name in wheels.INPUTS if "nudenet" not in name])
+def test_trained_models_stay_equal(forge, name, trained, tmp_path):
+    report(forge, trained[name], tmp_path / "out.onnx")
+    assert_equal(forge, trained[name], tmp_path / "out.onnx", tmp_path, given=wheels.INPUTS[name](), tolerance=1e-4)
+
+
+@pytest.fixture(scope="session")
+def trained():
+    return wheels.fetch(ROOT / "target" / "wheels")
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_the_same_bytes_on_any_number_of_threads(forge, name, tmp_path):
+    model = ROOT / "examples" / f"{name}.onnx"
+    for threads in ("1", "2", "7"):
+        report(forge, model, tmp_path / f"{threads}.onnx", env={"RAYON_NUM_THREADS": threads})
+    assert (tmp_path / "1.onnx").read_bytes() == (tmp_path / "2.onnx").read_bytes() == (tmp_path / "7.onnx").read_bytes()
+
+
+@pytest.mark.parametrize("name", TINY)
+@pytest.mark.parametrize("seed", range(3))
+def test_neither_names_nor_the_order_of_nodes_matter(forge, name, seed, tmp_path):
+    message = onnx.load(ROOT / "examples" / f"{name}.onnx")
+    rng = random.Random(seed)
+    ports = {port.name for port in (*message.graph.input, *message.graph.output)}
+    renamed = {}
+
+    def other(text):
+        if not text or text in ports:
+            return text
+        return renamed.setdefault(text, f"v{rng.randrange(10**9)}_{len(renamed)}")
+
+    for node in message.graph.node:
+        node.name = ""
+        node.input[:] = [other(text) for text in node.input]
+        node.output[:] = [other(text) for text in node.output]
+    for tensor in message.graph.initializer:
+        tensor.name = other(tensor.name)
+    del message.graph.value_info[:]
+    ready = {port.name for port in message.graph.input} | {tensor.name for tensor in message.graph.initializer} | {""}
+    left, order = list(message.graph.node), []
+    while left:
+        possible = [node for node in left if all(text in ready for text in node.input)]
+        node = rng.choice(possible)
+        left.remove(node)
+        order.append(node)
+        ready.update(node.output)
+    del message.graph.node[:]
+    message.graph.node.extend(order)
+    onnx.save(message, tmp_path / "other.onnx")
+    plain = report(forge, ROOT / "examples" / f"{name}.onnx", tmp_path / "a.onnx")
+    changed = report(forge, tmp_path / "other.onnx", tmp_path / "b.onnx")
+    assert plain["after"]["nodes"] == changed["after"]["nodes"]
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_the_order_of_passes_does_not_matter(forge, name, tmp_path):
+    model = ROOT / "examples" / f"{name}.onnx"
+    expected = report(forge, model, tmp_path / "out.onnx")["after"]["nodes"]
+    passes = [entry["name"] for entry in json.loads(forge("passes", "--json", "-").good().out)]
+    for seed in range(5):
+        shuffled = random.Random(seed).sample(passes, len(passes))
+        # The one pair whose order matters; docs/passes.md explains it.
+        pair = sorted(map(shuffled.index, ("fuse_matmul_add_3d", "simplify_shape_chains")))
+        shuffled[pair[0]], shuffled[pair[1]] = "fuse_matmul_add_3d", "simplify_shape_chains"
+        found = report(forge, model, tmp_path / "out.onnx", "--passes", ",".join(shuffled))
+        assert found["after"]["nodes"] == expected, shuffled
+
+
+GROWS = {
+    "Expand": "e = Constant <value_ints = [4096, 4096]> () z = Constant <value_float = 0.0> () a = Expand (z, e)",
+    "Tile": "z = Constant <value_floats = [0.0]> () r = Constant <value_ints = [16777216]> () a = Tile (z, r)",
+    "ConstantOfShape": "e = Constant <value_ints = [4096, 4096]> () a = ConstantOfShape (e)",
+    "Range": "z = Constant <value_float = 0.0> () n = Constant <value_float = 9000000.0> () s = Constant <value_float = 1.0> () a = Range (z, n, s)",
+}
+
+
+@pytest.mark.parametrize("op", GROWS)
+def test_models_do_not_explode(forge, op, tmp_path):
+    text = f"""<ir_version: 10, opset_import: ["" : 21]> g (float[1] x) => (float[1] y) {{
+        {GROWS[op]} m = ReduceMax <keepdims = 0> (a) y = Add (x, m) }}"""
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "m.onnx")
+    report(forge, tmp_path / "m.onnx", tmp_path / "out.onnx", limits=Limits(address_space=4 << 30))
+    assert (tmp_path / "out.onnx").stat().st_size < (tmp_path / "m.onnx").stat().st_size * 1.05 + 2**20
+    a, b = native.session(tmp_path / "m.onnx"), native.session(tmp_path / "out.onnx")
+    x = {"x": np.array([1.5], np.float32)}
+    assert np.array_equal(a.run(None, x)[0], b.run(None, x)[0])
+
+
+def test_sizes_shapes_and_outputs_on_request(forge, tmp_path):
+    model, out = ROOT / "examples" / "tiny_bert.onnx", tmp_path / "out.onnx"
+
+    def shapes(ports):
+        return {port.name: [dim.dim_param or dim.dim_value for dim in port.type.tensor_type.shape.dim] for port in ports}
+
+    report(forge, model, out, "--set-dim", "batch=2")
+    assert shapes(onnx.load(out).graph.input)["attention_mask"] == [2, "sequence"]
+    report(forge, model, out, "--set-shape", "input_ids=2,5")
+    assert shapes(onnx.load(out).graph.input)["attention_mask"] == [2, 5]
+    assert shapes(onnx.load(out).graph.output)["last_hidden_state"] == [2, 5, 32]
+    fixed = report(forge, model, out, "--set-dim", "batch=1", "--set-dim", "sequence=8")
+    assert "Shape" not in {op for op, (_, after) in fixed["operators"].items() if after}
+    report(forge, model, out, "--outputs", "last_hidden_state")
+    assert list(shapes(onnx.load(out).graph.output)) == ["last_hidden_state"]
+
+
+def test_bad_wishes_are_refused(forge, tmp_path):
+    model, out = ROOT / "examples" / "tiny_bert.onnx", tmp_path / "out.onnx"
+    forge("optimize", model, "-o", out, "--set-dim", "bach=2").refused(model, "bach", "batch, sequence")
+    forge("optimize", model, "-o", out, "--set-shape", "input_ids=2").refused("input_ids", "[batch,sequence]")
+    forge("optimize", model, "-o", out, "--set-shape", "ids=2,2").refused("ids", "input_ids")
+    forge("optimize", model, "-o", out, "--outputs", "last_hidden_stat").refused("last_hidden_state")
+    forge("optimize", model, "-o", out, "--passes", "fold_constant").refused("fold_constants")
+    forge("optimize", model, "-o", out, "--skip", "nothing_like_it").refused("onnxforge passes")
+    cnn = ROOT / "examples" / "small_cnn.onnx"
+    forge("optimize", cnn, "-o", out, "--set-shape", "image=1,3,16,15").refused("image")
+    broken = onnx.load(cnn)
+    broken.graph.node[1].input[0] = "nobody"
+    onnx.save(broken, tmp_path / "broken.onnx")
+    forge("optimize", tmp_path / "broken.onnx", "-o", out).refused("nobody")
+    assert not out.exists()
+
+
+def test_passes_can_be_chosen_and_stopped(forge, tmp_path):
+    model, out = ROOT / "examples" / "tiny_bert.onnx", tmp_path / "out.onnx"
+    one = report(forge, model, out, "--passes", "eliminate_identity_ops", "--trace", tmp_path / "trace.jsonl")
+    assert [entry["name"] for entry in one["passes"]] == ["eliminate_identity_ops"]
+    lines = [json.loads(line) for line in (tmp_path / "trace.jsonl").read_text().splitlines()]
+    assert len(lines) == one["passes"][0]["edits"] > 0
+    assert {line["pass"] for line in lines} == {"eliminate_identity_ops"}
+    some = report(forge, model, out, "--stop-after", "7")
+    assert sum(entry["edits"] for entry in some["passes"]) == 7
+    assert some["stop"] == "edits"
+    assert_equal(forge, model, out, tmp_path)
+    less = report(forge, model, out, "--skip", "fold_constants")
+    assert "fold_constants" not in {entry["name"] for entry in less["passes"]}
+
+
+def test_passes_are_explained(forge):
+    model = ROOT / "examples" / "small_cnn.onnx"
+    listed = json.loads(forge("passes", "--json", "-").good().out)
+    assert all(entry["summary"] and "Proof" in entry["text"] for entry in listed)
+    assert "training" in forge("passes", "fuse_conv_batchnorm").good().out
+    found = json.loads(forge("explain", "fuse_conv_batchnorm", model, "--json", "-").good().out)
+    assert found["fired"] or found["skipped"]
