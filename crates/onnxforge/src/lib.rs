@@ -47,8 +47,10 @@
 //! | [`ops`] | the operators: signatures, inference, evaluation |
 //! | [`infer`] | what is known of every value of a model |
 //! | [`eval`] | runs models |
+//! | [`rewrite`] | the engine that applies rules and checks each change |
 //! | [`passes`] | changes that make models smaller or faster |
 //! | [`check`] | whether a model is valid |
+//! | [`interface`] | other sizes, shapes and outputs |
 //! | [`redact`] | models without weights, to share |
 //! | [`analysis`] | what a model is made of |
 

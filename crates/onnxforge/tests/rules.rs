@@ -197,6 +197,27 @@ fn passes_do_what_their_cases_say() {
     assert!(bless || wrong.is_empty(), "{wrong}");
 }
 
+/// The catalogue in docs/passes.md is what the passes say of themselves.
+#[test]
+fn the_catalogue_is_current() {
+    const MARK: &str = "<!-- passes -->\n";
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/passes.md");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let (preface, listed) = text.split_once(MARK).unwrap();
+    let entry = |pass: &&Pass| {
+        let text = pass.text();
+        let (_, paragraphs) = text.split_once("\n\n").unwrap();
+        let paragraphs = paragraphs.replace("\n**", "\n\n**");
+        format!("\n## {}\n\n{}.\n\n{paragraphs}\n", pass.name, pass.summary().trim_end_matches('.'))
+    };
+    let current: String = PASSES.iter().map(entry).collect();
+    if std::env::var_os("ONNXFORGE_BLESS").is_some() {
+        std::fs::write(&path, format!("{preface}{MARK}{current}")).unwrap();
+    } else {
+        assert_eq!(listed, current, "ONNXFORGE_BLESS=1 writes it");
+    }
+}
+
 #[test]
 fn rules_are_written_correctly() {
     for pass in PASSES {
