@@ -136,7 +136,7 @@ fn measure(title: &str, cli: &Path, load_time: &Path, model: &Path, runs: usize)
 }
 
 /// Seconds that copying the files of `folder` takes, and with the copies brought to the disk.
-fn timed_copy(folder: &Path, copy: &Path) -> Result<(f64, f64)> {
+pub fn timed_copy(folder: &Path, copy: &Path) -> Result<(f64, f64)> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(folder)? {
         files.push(entry?.path());
@@ -151,7 +151,7 @@ fn timed_copy(folder: &Path, copy: &Path) -> Result<(f64, f64)> {
 }
 
 /// Makes `folder` empty, with nothing left to be written.
-fn fresh(folder: &Path) -> Result<()> {
+pub fn fresh(folder: &Path) -> Result<()> {
     if folder.exists() {
         std::fs::remove_dir_all(folder)?;
     }
@@ -160,7 +160,7 @@ fn fresh(folder: &Path) -> Result<()> {
 }
 
 /// Bytes of all files in `folder`.
-fn size(folder: &Path) -> Result<u64> {
+pub fn size(folder: &Path) -> Result<u64> {
     let mut bytes = 0;
     for entry in std::fs::read_dir(folder)? {
         bytes += entry?.metadata()?.len();
@@ -168,7 +168,7 @@ fn size(folder: &Path) -> Result<u64> {
     Ok(bytes)
 }
 
-fn print_table<const N: usize>(rows: &[[String; N]]) {
+pub fn print_table<const N: usize>(rows: &[[String; N]]) {
     let width = |column: usize| rows.iter().map(|row| row.get(column).map_or(0, String::len)).max();
     println!();
     for row in rows {

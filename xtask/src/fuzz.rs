@@ -88,7 +88,7 @@ fn model_seeds() -> Result<PathBuf> {
         }
     }
     let cases = seeds.join("cases");
-    let python = crate::python::interpreter();
+    let python = crate::python::existing();
     if !cases.exists() && python.exists() {
         let mut write = Command::new(python);
         write.arg(root().join("tests/python/corpus.py")).arg(&cases);

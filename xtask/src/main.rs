@@ -7,6 +7,7 @@ mod fuzz;
 mod lint;
 mod measure;
 mod models;
+mod peers;
 mod python;
 mod step;
 mod test;
@@ -66,6 +67,8 @@ enum Task {
 enum Bench {
     /// Saving a model against copying its files
     Io(bench::Options),
+    /// The whole command `optimize` against onnxsim's and OnnxSlim's, and against copying the files
+    Optimize(peers::Options),
     /// How many shapes are inferred, beside onnx and ONNX Runtime
     Shapes(models::Options),
     /// Results of our evaluator against ONNX Runtime, on the zoo and on trained models from PyPI
@@ -99,6 +102,7 @@ fn main() -> ExitCode {
         Task::Test { filter, no_python } => test::run(filter.as_deref(), !no_python),
         Task::Lint => lint::run(),
         Task::Bench(Bench::Io(options)) => bench::run(&options),
+        Task::Bench(Bench::Optimize(options)) => peers::run(&options),
         Task::Bench(Bench::Shapes(options)) => models::shapes(&options),
         Task::Bench(Bench::Models(options)) => models::accuracy(&options),
         Task::Bench(Bench::Speed(options)) => models::speed(&options),

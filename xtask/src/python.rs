@@ -1,4 +1,5 @@
-//! A virtual environment of our own in `.venv/`, with exactly what `tests/python/requirements.txt` pins.
+//! Virtual environments of our own: `.venv/` with exactly what `tests/python/requirements.txt` pins, and `.venv-peers/` with the
+//! tools that we compare ourselves with, which pin other versions.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,21 +8,33 @@ use anyhow::{Context, Result, anyhow, ensure};
 
 use crate::step::{output, root, step};
 
-const REQUIREMENTS: &str = "tests/python/requirements.txt";
-
-/// Python in the environment, whether or not that exists.
-pub fn interpreter() -> PathBuf {
+/// Python in an environment, whether or not that exists.
+fn interpreter(folder: &Path) -> PathBuf {
     let inside = if cfg!(windows) { "Scripts/python.exe" } else { "bin/python" };
-    root().join(".venv").join(inside)
+    folder.join(inside)
 }
 
-/// Makes the environment, or brings it up to date; Python in it.
+/// Python in the environment of the tests, whether or not that exists.
+pub fn existing() -> PathBuf {
+    interpreter(&root().join(".venv"))
+}
+
+/// Makes the environment of the tests, or brings it up to date; Python in it.
 pub fn environment() -> Result<PathBuf> {
-    let folder = root().join(".venv");
-    let python = interpreter();
+    up_to_date(".venv", "tests/python/requirements.txt")
+}
+
+/// The same for the tools that we compare ourselves with.
+pub fn peers() -> Result<PathBuf> {
+    up_to_date(".venv-peers", "tests/python/peers.txt")
+}
+
+fn up_to_date(folder: &str, requirements: &'static str) -> Result<PathBuf> {
+    let folder = root().join(folder);
+    let python = interpreter(&folder);
     // The requirements as they were last installed.
     let stamp = folder.join("installed.txt");
-    let wanted = std::fs::read_to_string(root().join(REQUIREMENTS)).with_context(|| REQUIREMENTS)?;
+    let wanted = std::fs::read_to_string(root().join(requirements)).context(requirements)?;
     let works = Command::new(&python).args(["-c", ""]).output().is_ok_and(|done| done.status.success());
     if works && std::fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
         return Ok(python);
@@ -34,7 +47,7 @@ pub fn environment() -> Result<PathBuf> {
     let mut install = Command::new(&python);
     install.current_dir(root());
     install.args(["-m", "pip", "install", "--disable-pip-version-check"]);
-    install.args(["--quiet", "--requirement", REQUIREMENTS]);
+    install.args(["--quiet", "--requirement", requirements]);
     step("install Python packages", &mut install)?;
     std::fs::write(&stamp, wanted).with_context(|| stamp.display().to_string())?;
     Ok(python)
@@ -63,10 +76,10 @@ fn create(folder: &Path) -> Result<()> {
     })?;
     let mut venv = Command::new(&system);
     venv.args(["-m", "venv", "--clear"]).arg(folder);
-    let title = format!("make .venv with Python {}", version.trim());
+    let title = format!("make {} with Python {}", folder.display(), version.trim());
     step(&title, &mut venv)?;
     ensure!(
-        interpreter().exists(),
+        interpreter(folder).exists(),
         "{} has no interpreter; is the venv module of Python installed?",
         folder.display()
     );
