@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use graphs::{Graph, Known};
+use graphs::Graph;
 use onnxforge::eval::{Options, Session};
 use onnxforge::infer::{self, Inference};
 use onnxforge::ir::dim::{Dim, Symbol};
@@ -180,8 +180,8 @@ fn onnxruntime_computes_the_same() {
     for_all(500, |graph| {
         tried.fetch_add(1, Ordering::Relaxed);
         let (answer, found) = mpsc::channel();
-        let (environment, seed) = (environment.clone(), graph.seed);
-        std::thread::spawn(move || answer.send(theirs(&environment, &Graph::random(seed, NODES))));
+        let (environment, question) = (environment.clone(), Question::of(graph));
+        std::thread::spawn(move || answer.send(theirs(&environment, &question)));
         match found.recv_timeout(PATIENCE) {
             Ok(Ok(found)) => agree(graph, &found),
             Ok(Err(_)) => {
@@ -189,7 +189,7 @@ fn onnxruntime_computes_the_same() {
                 Ok(())
             }
             Err(_) => {
-                eprintln!("ONNX Runtime does not return from seed {seed}:\n{}", graph.text);
+                eprintln!("ONNX Runtime does not return from seed {}:\n{}", graph.seed, graph.text);
                 refused.fetch_add(1, Ordering::Relaxed);
                 Ok(())
             }
@@ -203,7 +203,21 @@ fn onnxruntime_computes_the_same() {
 /// Every value that a node computes, by ONNX Runtime without optimizations.
 type Found = HashMap<String, Array>;
 
-fn theirs(environment: &ort::environment::Environment, graph: &Graph) -> Result<Found, String> {
+/// What ONNX Runtime is asked: a model, inputs for it, and the names and element types of what is wanted.
+struct Question {
+    model: Vec<u8>,
+    inputs: HashMap<String, Value>,
+    wanted: Vec<(String, DType)>,
+}
+
+impl Question {
+    fn of(graph: &Graph) -> Self {
+        let wanted = graph.values.iter().map(|known| (known.name.clone(), known.array.dtype())).collect();
+        Self { model: graph.bytes(), inputs: graph.inputs.clone(), wanted }
+    }
+}
+
+fn theirs(environment: &ort::environment::Environment, question: &Question) -> Result<Found, String> {
     let described = |error: ort::Error| error.to_string();
     let builder = ort::session::Session::builder(environment).map_err(described)?;
     let builder = builder
@@ -211,14 +225,13 @@ fn theirs(environment: &ort::environment::Environment, graph: &Graph) -> Result<
         .map_err(|error| error.to_string())?;
     let builder = builder.with_log_level(ort::logging::LogLevel::Fatal).map_err(|error| error.to_string())?;
     let mut builder = builder.with_intra_threads(1).map_err(|error| error.to_string())?;
-    let mut session = builder.commit_from_memory(&graph.bytes()).map_err(described)?;
+    let mut session = builder.commit_from_memory(&question.model).map_err(described)?;
     let inputs: Vec<(String, ort::session::SessionInputValue<'_>)> =
-        graph.inputs.iter().map(|(name, value)| (name.clone(), handed_over(value))).collect();
+        question.inputs.iter().map(|(name, value)| (name.clone(), handed_over(value))).collect();
     let outputs = session.run(inputs).map_err(described)?;
-    let value = |known: &Known| {
-        Ok((known.name.clone(), taken_back(&outputs[known.name.as_str()], known.array.dtype())?))
-    };
-    graph.values.iter().map(value).collect()
+    let value =
+        |(name, dtype): &(String, DType)| Ok((name.clone(), taken_back(&outputs[name.as_str()], *dtype)?));
+    question.wanted.iter().map(value).collect()
 }
 
 /// Each node gives what ONNX Runtime gives, on the inputs that it has there: a rounding that a later node blows up, as
