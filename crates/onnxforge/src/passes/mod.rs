@@ -18,8 +18,10 @@ mod fold_constants;
 mod fuse_conv_batchnorm;
 mod fuse_conv_bias;
 mod fuse_conv_scale;
+mod fuse_gemm;
 mod fuse_matmul_add;
 mod fuse_matmul_add_3d;
+mod fuse_pad;
 mod fuse_scale_into_weights;
 mod merge_reshapes;
 mod reshape_target;
@@ -113,7 +115,9 @@ pub static PASSES: &[&Pass] = &[
     &fuse_conv_bias::PASS,
     &fuse_conv_scale::PASS,
     &fuse_scale_into_weights::PASS,
+    &fuse_pad::PASS,
     &fuse_matmul_add::PASS,
+    &fuse_gemm::PASS,
     &eliminate_common_subexpressions::PASS,
     &eliminate_duplicate_constants::PASS,
     &eliminate_dead_nodes::PASS,
