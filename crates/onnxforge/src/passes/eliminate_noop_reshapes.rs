@@ -10,7 +10,7 @@ use crate::rewrite::{At, Skip};
 
 pass!(eliminate_noop_reshapes, &[&SAME_SHAPE]);
 
-static SAME_SHAPE: At = At {
+pub(super) static SAME_SHAPE: At = At {
     name: "same_shape",
     accuracy: Accuracy::BitExact,
     ops: &["Reshape", "Flatten", "Squeeze", "Unsqueeze"],

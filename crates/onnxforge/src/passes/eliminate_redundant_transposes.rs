@@ -12,7 +12,7 @@ use crate::rewrite::{At, Skip};
 
 pass!(eliminate_redundant_transposes, &[&COMPOSE]);
 
-static COMPOSE: At = At {
+pub(super) static COMPOSE: At = At {
     name: "compose",
     accuracy: Accuracy::BitExact,
     ops: &["Transpose"],

@@ -16,7 +16,7 @@ const FAMILY: &[&str] = &["Reshape", "Flatten", "Squeeze", "Unsqueeze"];
 
 pass!(merge_reshapes, &[&MERGE]);
 
-static MERGE: At = At {
+pub(super) static MERGE: At = At {
     name: "merge",
     accuracy: Accuracy::BitExact,
     ops: FAMILY,

@@ -2,6 +2,7 @@
 
 pub mod pipeline;
 
+mod cleanup_attention;
 mod eliminate_common_subexpressions;
 mod eliminate_dead_nodes;
 mod eliminate_duplicate_constants;
@@ -111,6 +112,7 @@ pub static PASSES: &[&Pass] = &[
     &simplify_shape_chains::PASS,
     &merge_reshapes::PASS,
     &eliminate_redundant_transposes::PASS,
+    &cleanup_attention::PASS,
     &fuse_conv_batchnorm::PASS,
     &fuse_conv_bias::PASS,
     &fuse_conv_scale::PASS,
