@@ -236,6 +236,15 @@ def test_passes_can_be_chosen_and_stopped(forge, tmp_path):
     assert "fold_constants" not in {entry["name"] for entry in less["passes"]}
 
 
+def test_passes_are_attributed(forge, tmp_path):
+    model = ROOT / "examples" / "tiny_bert.onnx"
+    [found] = json.loads(forge("attribute", model, "--json", "-").good().out)["models"]
+    optimized = report(forge, model, tmp_path / "out.onnx")
+    assert found["after"] == optimized["after"]["all_nodes"]
+    assert sum(row["cumulative"] for row in found["passes"]) == found["after"] - found["nodes"]
+    assert all(row["isolated"] <= 0 for row in found["passes"])
+
+
 def test_passes_are_explained(forge):
     model = ROOT / "examples" / "small_cnn.onnx"
     listed = json.loads(forge("passes", "--json", "-").good().out)

@@ -1,5 +1,6 @@
 //! One file per command.
 
+mod attribute;
 mod check;
 mod completions;
 mod explain;
@@ -33,6 +34,7 @@ pub enum Command {
     Optimize(optimize::Args),
     Passes(passes::Args),
     Explain(explain::Args),
+    Attribute(attribute::Args),
     Check(check::Args),
     Inspect(inspect::Args),
     Infer(infer::Args),
@@ -51,6 +53,7 @@ impl Command {
             Self::Optimize(args) => optimize::run(&args, output),
             Self::Passes(args) => passes::run(&args, output),
             Self::Explain(args) => explain::run(&args, output),
+            Self::Attribute(args) => attribute::run(&args, output),
             Self::Check(args) => check::run(&args, output),
             Self::Infer(args) => infer::run(&args, output),
             Self::Inspect(args) => inspect::run(&args, output),
