@@ -247,6 +247,9 @@ impl<'m> Workbench<'m> {
                     learned.push(facts);
                 }
                 // Operators that the table does not know can only have been there before.
+                None if !rewrite.consumed().iter().any(|&id| self.model.node(id).op() == node.op()) => {
+                    return Err(missing().into());
+                }
                 None => learned.push(vec![Fact::Unknown; node.outputs().len()]),
             }
         }
