@@ -2,6 +2,7 @@
 
 pub mod pipeline;
 
+mod constant_math;
 mod eliminate_common_subexpressions;
 mod eliminate_dead_nodes;
 mod eliminate_duplicate_constants;
@@ -23,6 +24,7 @@ mod fuse_matmul_add_3d;
 mod fuse_scale_into_weights;
 mod merge_reshapes;
 mod reshape_target;
+mod simplify_clips;
 mod simplify_shape_chains;
 
 use crate::ir::Accuracy;
@@ -105,6 +107,7 @@ pub static PASSES: &[&Pass] = &[
     &eliminate_expand_identity::PASS,
     &fold_cast_chains::PASS,
     &eliminate_neutral_operands::PASS,
+    &simplify_clips::PASS,
     &fuse_matmul_add_3d::PASS,
     &simplify_shape_chains::PASS,
     &merge_reshapes::PASS,
