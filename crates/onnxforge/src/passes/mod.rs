@@ -7,6 +7,7 @@ mod eliminate_common_subexpressions;
 mod eliminate_dead_nodes;
 mod eliminate_duplicate_constants;
 mod eliminate_expand_identity;
+mod eliminate_idempotent_ops;
 mod eliminate_identity_ops;
 mod eliminate_neutral_operands;
 mod eliminate_noop_reshapes;
@@ -105,6 +106,7 @@ pub static PASSES: &[&Pass] = &[
     &eliminate_noop_reshapes::PASS,
     &eliminate_noop_transposes::PASS,
     &eliminate_expand_identity::PASS,
+    &eliminate_idempotent_ops::PASS,
     &fold_cast_chains::PASS,
     &eliminate_neutral_operands::PASS,
     &simplify_clips::PASS,
