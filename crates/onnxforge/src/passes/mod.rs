@@ -27,6 +27,7 @@ mod merge_reshapes;
 mod reshape_target;
 mod simplify_clips;
 mod simplify_shape_chains;
+mod simplify_where;
 
 use crate::ir::Accuracy;
 use crate::rewrite::{Rule, Skipped, Workbench};
@@ -109,6 +110,7 @@ pub static PASSES: &[&Pass] = &[
     &eliminate_idempotent_ops::PASS,
     &fold_cast_chains::PASS,
     &eliminate_neutral_operands::PASS,
+    &simplify_where::PASS,
     &simplify_clips::PASS,
     &fuse_matmul_add_3d::PASS,
     &simplify_shape_chains::PASS,
