@@ -23,6 +23,7 @@ mod fuse_conv_scale;
 mod fuse_matmul_add;
 mod fuse_matmul_add_3d;
 mod fuse_scale_into_weights;
+mod merge_reduces;
 mod merge_reshapes;
 mod reshape_target;
 mod simplify_clips;
@@ -115,6 +116,7 @@ pub static PASSES: &[&Pass] = &[
     &fuse_matmul_add_3d::PASS,
     &simplify_shape_chains::PASS,
     &merge_reshapes::PASS,
+    &merge_reduces::PASS,
     &eliminate_redundant_transposes::PASS,
     &fuse_conv_batchnorm::PASS,
     &fuse_conv_bias::PASS,
