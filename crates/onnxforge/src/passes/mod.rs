@@ -25,10 +25,12 @@ mod fuse_matmul_add_3d;
 mod fuse_scale_into_weights;
 mod merge_reduces;
 mod merge_reshapes;
+mod merge_slices;
 mod reshape_target;
 mod simplify_clips;
 mod simplify_shape_chains;
 mod simplify_where;
+mod slice_cuts;
 
 use crate::ir::Accuracy;
 use crate::rewrite::{Rule, Skipped, Workbench};
@@ -117,6 +119,7 @@ pub static PASSES: &[&Pass] = &[
     &simplify_shape_chains::PASS,
     &merge_reshapes::PASS,
     &merge_reduces::PASS,
+    &merge_slices::PASS,
     &eliminate_redundant_transposes::PASS,
     &fuse_conv_batchnorm::PASS,
     &fuse_conv_bias::PASS,
