@@ -23,6 +23,7 @@ mod fuse_conv_scale;
 mod fuse_matmul_add;
 mod fuse_matmul_add_3d;
 mod fuse_scale_into_weights;
+mod merge_concats;
 mod merge_reduces;
 mod merge_reshapes;
 mod merge_slices;
@@ -120,6 +121,7 @@ pub static PASSES: &[&Pass] = &[
     &merge_reshapes::PASS,
     &merge_reduces::PASS,
     &merge_slices::PASS,
+    &merge_concats::PASS,
     &eliminate_redundant_transposes::PASS,
     &fuse_conv_batchnorm::PASS,
     &fuse_conv_bias::PASS,
