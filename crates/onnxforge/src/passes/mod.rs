@@ -32,6 +32,7 @@ mod simplify_clips;
 mod simplify_shape_chains;
 mod simplify_where;
 mod slice_cuts;
+mod split_from_slices;
 
 use crate::ir::Accuracy;
 use crate::rewrite::{Rule, Skipped, Workbench};
@@ -128,6 +129,7 @@ pub static PASSES: &[&Pass] = &[
     &fuse_conv_scale::PASS,
     &fuse_scale_into_weights::PASS,
     &fuse_matmul_add::PASS,
+    &split_from_slices::PASS,
     &eliminate_common_subexpressions::PASS,
     &eliminate_duplicate_constants::PASS,
     &eliminate_dead_nodes::PASS,
