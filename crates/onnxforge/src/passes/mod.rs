@@ -26,6 +26,7 @@ mod fuse_scale_into_weights;
 mod merge_concats;
 mod merge_reduces;
 mod merge_reshapes;
+mod merge_scalar_arithmetic;
 mod merge_slices;
 mod reshape_target;
 mod simplify_clips;
@@ -128,6 +129,7 @@ pub static PASSES: &[&Pass] = &[
     &fuse_conv_bias::PASS,
     &fuse_conv_scale::PASS,
     &fuse_scale_into_weights::PASS,
+    &merge_scalar_arithmetic::PASS,
     &fuse_matmul_add::PASS,
     &split_from_slices::PASS,
     &eliminate_common_subexpressions::PASS,
