@@ -15,6 +15,7 @@ mod eliminate_noop_transposes;
 mod eliminate_redundant_transposes;
 mod eliminate_sequences;
 mod eliminate_unused_initializers;
+mod eliminate_zero_bias;
 mod fold_cast_chains;
 mod fold_constants;
 mod fuse_conv_batchnorm;
@@ -131,6 +132,7 @@ pub static PASSES: &[&Pass] = &[
     &fuse_scale_into_weights::PASS,
     &merge_scalar_arithmetic::PASS,
     &fuse_matmul_add::PASS,
+    &eliminate_zero_bias::PASS,
     &split_from_slices::PASS,
     &eliminate_common_subexpressions::PASS,
     &eliminate_duplicate_constants::PASS,
