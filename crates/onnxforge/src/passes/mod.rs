@@ -29,6 +29,7 @@ mod merge_reduces;
 mod merge_reshapes;
 mod merge_scalar_arithmetic;
 mod merge_slices;
+mod replace_einsum;
 mod reshape_target;
 mod simplify_clips;
 mod simplify_shape_chains;
@@ -125,6 +126,7 @@ pub static PASSES: &[&Pass] = &[
     &merge_reduces::PASS,
     &merge_slices::PASS,
     &merge_concats::PASS,
+    &replace_einsum::PASS,
     &eliminate_redundant_transposes::PASS,
     &fuse_conv_batchnorm::PASS,
     &fuse_conv_bias::PASS,
