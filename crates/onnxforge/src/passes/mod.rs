@@ -13,6 +13,7 @@ mod eliminate_neutral_operands;
 mod eliminate_noop_reshapes;
 mod eliminate_noop_transposes;
 mod eliminate_redundant_transposes;
+mod eliminate_scatter_overwrite;
 mod eliminate_sequences;
 mod eliminate_unused_initializers;
 mod eliminate_zero_bias;
@@ -116,6 +117,7 @@ pub static PASSES: &[&Pass] = &[
     &eliminate_noop_transposes::PASS,
     &eliminate_expand_identity::PASS,
     &eliminate_idempotent_ops::PASS,
+    &eliminate_scatter_overwrite::PASS,
     &fold_cast_chains::PASS,
     &eliminate_neutral_operands::PASS,
     &simplify_where::PASS,
