@@ -18,6 +18,7 @@ mod eliminate_sequences;
 mod eliminate_unused_initializers;
 mod eliminate_zero_bias;
 mod fold_cast_chains;
+mod fold_constant_of_shape_cast;
 mod fold_constants;
 mod fuse_conv_batchnorm;
 mod fuse_conv_bias;
@@ -119,6 +120,7 @@ pub static PASSES: &[&Pass] = &[
     &eliminate_idempotent_ops::PASS,
     &eliminate_scatter_overwrite::PASS,
     &fold_cast_chains::PASS,
+    &fold_constant_of_shape_cast::PASS,
     &eliminate_neutral_operands::PASS,
     &simplify_where::PASS,
     &simplify_clips::PASS,
