@@ -148,8 +148,10 @@ def test_neither_names_nor_the_order_of_nodes_matter(forge, name, seed, tmp_path
     del message.graph.node[:]
     message.graph.node.extend(order)
     onnx.save(message, tmp_path / "other.onnx")
-    plain = report(forge, ROOT / "examples" / f"{name}.onnx", tmp_path / "a.onnx")
-    changed = report(forge, tmp_path / "other.onnx", tmp_path / "b.onnx")
+    # The one pass to which the order of nodes matters; docs/passes.md explains it.
+    less = ("--skip", "fuse_matmul_add_3d")
+    plain = report(forge, ROOT / "examples" / f"{name}.onnx", tmp_path / "a.onnx", *less)
+    changed = report(forge, tmp_path / "other.onnx", tmp_path / "b.onnx", *less)
     assert plain["after"]["nodes"] == changed["after"]["nodes"]
 
 

@@ -86,7 +86,7 @@ fn same_elements(
     let (Some(Known::Dims(dims)), Some(shape), Some(dtype)) = (&fact.value, &fact.shape, fact.dtype) else {
         return Err(Skip::NOT_HERE);
     };
-    if dims.iter().all(|dim| dim.is_const()) {
+    if dims.iter().all(crate::ir::dim::Dim::is_const) {
         return Err(Skip::NOT_HERE);
     }
     let key = format!("{dtype} {shape:?} {dims:?}").into_bytes();

@@ -136,7 +136,8 @@ fn flattened(cx: &Cx<'_>, x: ValueId, inner: i64, reader: NodeId) -> Option<Valu
 /// Whether the elements of a computed target are the sizes of the shape that it gives, or the −1 that follows from the others:
 /// a target that means the same whatever shape is reshaped.
 fn is_explicit(cx: &Cx<'_>, target: ValueId, y: ValueId) -> bool {
-    let (Some(elements), Ok(shape)) = (cx.facts.tensor(target).and_then(|fact| fact.dims()), cx.shape(y))
+    let (Some(elements), Ok(shape)) =
+        (cx.facts.tensor(target).and_then(crate::ops::TensorFact::dims), cx.shape(y))
     else {
         return false;
     };

@@ -3,18 +3,23 @@
 pub mod pipeline;
 
 mod cleanup_attention;
+mod constant_math;
 mod eliminate_common_subexpressions;
 mod eliminate_dead_nodes;
 mod eliminate_duplicate_constants;
 mod eliminate_expand_identity;
+mod eliminate_idempotent_ops;
 mod eliminate_identity_ops;
 mod eliminate_neutral_operands;
 mod eliminate_noop_reshapes;
 mod eliminate_noop_transposes;
 mod eliminate_redundant_transposes;
+mod eliminate_scatter_overwrite;
 mod eliminate_sequences;
 mod eliminate_unused_initializers;
+mod eliminate_zero_bias;
 mod fold_cast_chains;
+mod fold_constant_of_shape_cast;
 mod fold_constants;
 mod fuse_conv_batchnorm;
 mod fuse_conv_bias;
@@ -24,9 +29,18 @@ mod fuse_matmul_add;
 mod fuse_matmul_add_3d;
 mod fuse_pad;
 mod fuse_scale_into_weights;
+mod merge_concats;
+mod merge_reduces;
 mod merge_reshapes;
+mod merge_scalar_arithmetic;
+mod merge_slices;
+mod replace_einsum;
 mod reshape_target;
+mod simplify_clips;
 mod simplify_shape_chains;
+mod simplify_where;
+mod slice_cuts;
+mod split_from_slices;
 
 use crate::ir::Accuracy;
 use crate::rewrite::{Rule, Skipped, Workbench};
@@ -106,20 +120,32 @@ pub static PASSES: &[&Pass] = &[
     &eliminate_noop_reshapes::PASS,
     &eliminate_noop_transposes::PASS,
     &eliminate_expand_identity::PASS,
+    &eliminate_idempotent_ops::PASS,
+    &eliminate_scatter_overwrite::PASS,
     &fold_cast_chains::PASS,
+    &fold_constant_of_shape_cast::PASS,
     &eliminate_neutral_operands::PASS,
+    &simplify_where::PASS,
+    &simplify_clips::PASS,
     &fuse_matmul_add_3d::PASS,
     &simplify_shape_chains::PASS,
     &merge_reshapes::PASS,
+    &merge_reduces::PASS,
+    &merge_slices::PASS,
+    &merge_concats::PASS,
+    &replace_einsum::PASS,
     &eliminate_redundant_transposes::PASS,
     &cleanup_attention::PASS,
     &fuse_conv_batchnorm::PASS,
     &fuse_conv_bias::PASS,
     &fuse_conv_scale::PASS,
     &fuse_scale_into_weights::PASS,
+    &merge_scalar_arithmetic::PASS,
     &fuse_pad::PASS,
     &fuse_matmul_add::PASS,
     &fuse_gemm::PASS,
+    &eliminate_zero_bias::PASS,
+    &split_from_slices::PASS,
     &eliminate_common_subexpressions::PASS,
     &eliminate_duplicate_constants::PASS,
     &eliminate_dead_nodes::PASS,

@@ -214,8 +214,7 @@ impl<'m> Workbench<'m> {
         let Some(&first) = rewrite.consumed().first() else { return Ok(Vec::new()) };
         let scope = self.model.node(first).scope();
         let mut learned: Vec<Vec<Fact>> = Vec::new();
-        let constants: Vec<Fact> =
-            rewrite.constants().map(|tensor| crate::infer::constant_fact(tensor)).collect();
+        let constants: Vec<Fact> = rewrite.constants().map(crate::infer::constant_fact).collect();
         let facts = &mut self.facts;
         let fact_of = |facts: &Inference, learned: &[Vec<Fact>], operand: Operand| match operand {
             Operand::Value(value) => Some(facts.fact(value).clone()),

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod chains;
 mod templates;
 
 use std::collections::HashMap;
@@ -74,6 +75,17 @@ impl Graph {
 
     pub fn model(&self) -> Model {
         load(&self.text)
+    }
+
+    /// The same model with those values as outputs that no node reads: passes may change all others.
+    pub fn model_of_ends(&self) -> Model {
+        let mut message = text::parse(&self.text).unwrap();
+        let graph = message.graph.as_mut().unwrap();
+        let read: Vec<_> = graph.node.iter().flat_map(|node| node.input.iter().cloned()).collect();
+        graph.output.retain(|port| !read.iter().any(|name| Some(name) == port.name.as_ref()));
+        let mut bytes = Vec::new();
+        wire::encode(&message).write_to(&mut bytes).unwrap();
+        load_bytes(bytes, None, &Default::default()).unwrap()
     }
 
     /// The same model with numbers instead of symbols.

@@ -3,7 +3,7 @@
 use onnxforge::ir::DType;
 use onnxforge::ops::Array;
 
-use super::{Builder, Known};
+use super::{Builder, Known, chains};
 
 const UNARY: &[&str] = &[
     "Relu",
@@ -55,7 +55,7 @@ const REDUCE: &[&str] = &[
 
 /// Tries to add a node, with the constants that it needs.
 pub fn grow(g: &mut Builder) -> Option<Vec<Known>> {
-    let kind = g.below(44);
+    let kind = g.below(50);
     let dtype = if g.below(4) == 0 { DType::I64 } else { DType::F32 };
     match kind {
         0..4 => {
@@ -252,6 +252,7 @@ pub fn grow(g: &mut Builder) -> Option<Vec<Known>> {
                 1,
             )
         }
+        44..50 => chains::grow(g),
         _ => {
             let (a, b, c) = (g.value(dtype)?, g.value(dtype)?, g.value(dtype)?);
             let op = *g.pick(&["Max", "Min", "Sum", "Mean"]);
@@ -260,17 +261,17 @@ pub fn grow(g: &mut Builder) -> Option<Vec<Known>> {
     }
 }
 
-fn any(g: &mut Builder) -> Option<Known> {
+pub fn any(g: &mut Builder) -> Option<Known> {
     let dtype = *g.pick(&[DType::F32, DType::F32, DType::I64, DType::Bool]);
     g.value(dtype)
 }
 
-fn an_axis(g: &mut Builder, rank: usize) -> i64 {
+pub fn an_axis(g: &mut Builder, rank: usize) -> i64 {
     let rank = rank.max(1);
     g.below(2 * rank) as i64 - rank as i64
 }
 
-fn some_axes(g: &mut Builder, rank: usize) -> Vec<i64> {
+pub fn some_axes(g: &mut Builder, rank: usize) -> Vec<i64> {
     let chosen: Vec<usize> = (0..rank).filter(|_| g.below(2) == 0).collect();
     chosen
         .into_iter()

@@ -1,0 +1,115 @@
+//! simplify_clips: Relu, Clip, Min and Max that hold a value between numbers, in a row, become one.
+//!
+//! **Matches** two in a row of Relu, Clip with constant bounds, and Min or Max of a value and one constant number. Where the second changes
+//! nothing any more it goes away (`merge`); otherwise, when nothing else reads the first, both become one Relu, Min, Max or Clip.
+//! **Accuracy** `ValueExact`: the operators choose among numbers, and which of −0 and +0 they choose is left open.
+//! **Proof** A value held within [a, b] and then within [c, d], where a ≤ b and c ≤ d, is held within the images of a and b under the second:
+//! between the bounds both are the identity, and beyond them both are monotone. What is not a number all four hand on.
+//! **Never** with bounds that are computed, infinite or in the wrong order, for which runtimes differ; with a constant that varies along an
+//! axis; a Clip that lacks a bound never goes away for an operator that is no Clip: it may turn infinities into the largest number.
+
+use super::constant_math::{number, scalar};
+use super::pass;
+use crate::ir::{Accuracy, NodeId, Op, ValueId};
+use crate::rewrite::{At, Change, Cx, Reason, Skip};
+
+const FAMILY: &[&str] = &["Relu", "Clip", "Min", "Max"];
+
+pass!(simplify_clips, &[&MERGE]);
+
+static MERGE: At = At { name: "merge", accuracy: Accuracy::ValueExact, ops: FAMILY, apply: merge };
+
+/// A node that holds its input between two numbers; one that is missing is infinite.
+struct Hold {
+    x: ValueId,
+    low: f64,
+    high: f64,
+    is_clip: bool,
+}
+
+fn merge(cx: &Cx<'_>, outer_id: NodeId) -> Result<Change, Skip> {
+    let first = |value: Option<ValueId>| {
+        let value = value?;
+        FAMILY.iter().find_map(|op| cx.producer(value, op, outer_id)).map(|node| (value, node))
+    };
+    let node = cx.node(outer_id);
+    let (middle, inner_id) = first(node.input(0)).or_else(|| first(node.input(1))).ok_or(Skip::NOT_HERE)?;
+    let (inner, outer) = (hold(cx, inner_id)?, hold(cx, outer_id)?);
+    if outer.x != middle {
+        return Err(Skip::NOT_HERE);
+    }
+    if inner.low > inner.high || outer.low > outer.high {
+        return Err(Skip::because("a lower bound lies above the upper one"));
+    }
+    let within = |number: f64| number.max(outer.low).min(outer.high);
+    let (low, high) = (within(inner.low), within(inner.high));
+    let is_open = low.is_infinite() || high.is_infinite();
+    if (low, high) == (inner.low, inner.high) && (inner.is_clip || !outer.is_clip || !is_open) {
+        return cx.forward(outer_id, middle);
+    }
+    cx.read_only_by(middle, outer_id)?;
+    let mut change = cx.change(&[inner_id, outer_id]);
+    let dtype = cx.dtype(inner.x)?;
+    let is_clip = inner.is_clip || outer.is_clip || !is_open;
+    let mut inputs = vec![inner.x.into()];
+    let mut attrs = Vec::new();
+    let name = match (is_clip, low.is_finite()) {
+        (true, _) => "Clip",
+        (false, true) => "Max",
+        (false, false) => "Min",
+    };
+    if is_clip && cx.opset(outer_id) < 11 {
+        for (name, bound) in [("min", low), ("max", high)] {
+            if bound.is_finite() {
+                if f64::from(bound as f32) != bound {
+                    return Err(Reason::Type.into());
+                }
+                attrs.push((name, bound as f32).into());
+            }
+        }
+    } else {
+        for (name, bound) in [("min", low), ("max", high)] {
+            if bound.is_finite() {
+                inputs.push(change.constant(name, scalar(dtype, bound)?));
+            } else if is_clip && name == "min" {
+                inputs.push(crate::ir::edit::Operand::Absent);
+            }
+        }
+    }
+    let one = change.call(Op::standard(name), inputs, 1, attrs);
+    change.replace(cx.output(outer_id)?, one.output(0));
+    Ok(change)
+}
+
+fn hold(cx: &Cx<'_>, id: NodeId) -> Result<Hold, Skip> {
+    let (node, call) = (cx.node(id), cx.call(id)?);
+    let mut found = Hold { x: cx.input(id, 0)?, low: f64::NEG_INFINITY, high: f64::INFINITY, is_clip: false };
+    match &*node.op().name {
+        "Relu" => found.low = 0.0,
+        "Clip" => {
+            found.is_clip = true;
+            let bound = |index: usize, name: &str, missing: f64| match (call.since(), node.input(index)) {
+                (..6, _) => Ok::<_, Skip>(call.opt_float(name)?.map_or(missing, f64::from)),
+                (..11, _) => Ok(call.float(name)?.into()),
+                (_, Some(bound)) => number(cx, bound),
+                (_, None) => Ok(missing),
+            };
+            found.low = bound(1, "min", found.low)?;
+            found.high = bound(2, "max", found.high)?;
+        }
+        name => {
+            let (&[Some(a), Some(b)], 8..) = (node.inputs(), call.since()) else {
+                return Err(Skip::NOT_HERE);
+            };
+            let is_constant = |value: ValueId| cx.model.constant(value).is_some();
+            let (x, bound) = match (is_constant(a), is_constant(b)) {
+                (false, true) => (a, b),
+                (true, false) => (b, a),
+                _ => return Err(Skip::NOT_HERE),
+            };
+            found.x = x;
+            *(if name == "Max" { &mut found.low } else { &mut found.high }) = number(cx, bound)?;
+        }
+    }
+    Ok(found)
+}
