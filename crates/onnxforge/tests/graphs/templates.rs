@@ -153,6 +153,10 @@ pub fn grow(g: &mut Builder) -> Option<Vec<Known>> {
         }
         31..33 => {
             let (a, b) = (g.value(DType::F32)?, g.value(DType::F32)?);
+            // ONNX Runtime leaves products along an axis of size 0 as the memory was.
+            if a.array.is_empty() || b.array.is_empty() {
+                return None;
+            }
             if let Some(found) = g.add(&format!("MatMul ({}, {})", a.name, b.name), 1) {
                 return Some(found);
             }
@@ -430,7 +434,8 @@ fn window(g: &mut Builder, x: &Known) -> Option<Vec<Known>> {
             g.add(&format!("{op} ({})", x.name), 1)
         }
         _ => {
-            let channels = x.array.shape()[1];
+            // ONNX Runtime does not return from a Conv of no channels.
+            let channels = Some(x.array.shape()[1]).filter(|&channels| channels > 0)?;
             let depthwise = g.below(3) == 0;
             let (group, inner) = if depthwise { (channels.max(1), 1) } else { (1, channels) };
             let outputs = if depthwise { channels } else { 1 + g.below(3) };
