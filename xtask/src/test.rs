@@ -35,7 +35,7 @@ pub fn run(filter: Option<&str>, python: bool) -> Result<()> {
 /// Many random graphs.
 pub fn graphs(count: u64, seed: u64) -> Result<()> {
     let python = crate::python::environment()?;
-    let mut test = cargo(&["test", "--release", "--package", "onnxforge", "--test", "random_graphs"]);
+    let mut test = cargo(&["test", "--package", "onnxforge", "--test", "random_graphs"]);
     test.env("ONNXFORGE_GRAPHS", count.to_string()).env("ONNXFORGE_SEED", seed.to_string());
     test.env("ORT_DYLIB_PATH", crate::python::onnxruntime(&python)?);
     step(&format!("{count} random graphs from seed {seed} on"), &mut test)

@@ -1,6 +1,7 @@
 //! Random graphs: what inference says holds in every run, and ONNX Runtime computes the same.
 //!
-//! `ONNXFORGE_GRAPHS` says how many graphs each property is tried on; `ONNXFORGE_SEED` where to start.
+//! `ONNXFORGE_GRAPHS` says how many graphs each property is tried on; `ONNXFORGE_SEED` where to start; `ONNXFORGE_SHOW` shows each
+//! graph before it is tried, for crashes of ONNX Runtime.
 //! `ORT_DYLIB_PATH` names ONNX Runtime's library; `cargo xtask test` sets it.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stderr, clippy::iter_over_hash_type)]
@@ -40,6 +41,9 @@ fn seeds(default: u64) -> std::ops::Range<u64> {
 fn for_all(default: u64, property: impl Fn(&Graph) -> Result<(), String> + Sync) {
     let failure = seeds(default).into_par_iter().find_map_any(|seed| {
         let graph = Graph::random(seed, NODES);
+        if std::env::var_os("ONNXFORGE_SHOW").is_some() {
+            eprintln!("seed {seed}:\n{}", graph.text);
+        }
         property(&graph).err().map(|why| format!("seed {seed}: {why}\n{}", graph.text))
     });
     if let Some(failure) = failure {

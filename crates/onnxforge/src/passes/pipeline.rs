@@ -91,7 +91,7 @@ pub fn optimize(model: &mut Model, options: &Options<'_>) -> Outcome {
     let mut rounds = 0;
     let mut stop = Stop::Rounds;
     // Rules look at more than the neighbours of their root. What the neighbourhood of changes does not show, a last look at
-    // everything does.
+    // everything does, with what inference says of the model as it is now: it may say more than of the one it was.
     let mut is_full = true;
     while rounds < MAX_ROUNDS {
         rounds += 1;
@@ -113,6 +113,7 @@ pub fn optimize(model: &mut Model, options: &Options<'_>) -> Outcome {
         is_full = !changed;
         if is_full {
             marks.fill(None);
+            bench.facts = Inference::of(bench.model);
         }
     }
     let mut sums: BTreeMap<&str, (i64, i64)> = BTreeMap::new();
