@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use super::{EditError, NewNode, Operand, Rewrite, ordered};
+use super::{EditError, NewNode, Operand, Rewrite, Staged, ordered};
 use crate::ir::id::{NodeId, ScopeId, ValueId};
 use crate::ir::model::Model;
 use crate::ir::node::Attr;
+use crate::ir::scope::ScopeKind;
 use crate::ir::value::{Def, Use};
 
 /// What the checks found out, for the application that cannot fail any more.
@@ -43,6 +44,8 @@ pub(super) struct Group {
 impl Model {
     pub(super) fn plan(&self, rewrite: &Rewrite) -> Result<Plan, EditError> {
         let planner = Planner::new(self, rewrite)?;
+        planner.check_splices()?;
+        planner.check_functions()?;
         planner.check_operands()?;
         planner.check_removed()?;
         let groups = planner.groups()?;
@@ -68,7 +71,8 @@ impl<'a> Planner<'a> {
     fn new(model: &'a Model, rewrite: &'a Rewrite) -> Result<Self, EditError> {
         let scope = scope_of_rewrite(model, rewrite)?;
         let mut moved = HashMap::new();
-        for (index, staged) in rewrite.nodes.iter().enumerate() {
+        let made = |staged: &&Staged| staged.copied.is_none();
+        for (index, staged) in rewrite.nodes.iter().enumerate().filter(|(_, staged)| made(staged)) {
             for &body in staged.attrs.iter().flat_map(Attr::scopes) {
                 if moved.insert(body, index).is_some() {
                     return Err(EditError::Body);
@@ -77,7 +81,9 @@ impl<'a> Planner<'a> {
         }
         // Bodies that new nodes take over stay; everything else in the bodies goes with its node.
         let mut consumed: Vec<NodeId> = ordered(rewrite.consumed.iter().copied());
-        let mut removed_scopes = Vec::new();
+        let mut removed_scopes = ordered(rewrite.functions.iter().copied());
+        consumed
+            .extend(removed_scopes.iter().flat_map(|&scope| model.nodes_in(scope).map(|(inner, _)| inner)));
         let mut next = 0;
         while let Some(&node) = consumed.get(next) {
             for body in model.nodes[node].bodies().filter(|body| !moved.contains_key(body)) {
@@ -117,11 +123,41 @@ impl<'a> Planner<'a> {
         self.model.values[value].pinned || self.remaining(value).next().is_some()
     }
 
+    /// Only what a consumed node holds or calls is spliced.
+    fn check_splices(&self) -> Result<(), EditError> {
+        for splice in &self.rewrite.splices {
+            let scope = &self.model.scopes[splice.body];
+            let called = matches!(scope.kind, ScopeKind::Function(_));
+            let held = called || scope.holder() == Some(splice.holder);
+            if !held || !scope.live || !self.rewrite.consumed.contains(&splice.holder) {
+                return Err(EditError::Body);
+            }
+        }
+        Ok(())
+    }
+
+    /// Nothing that stays calls a function that goes.
+    fn check_functions(&self) -> Result<(), EditError> {
+        let mut ops = HashSet::new();
+        for &function in &self.rewrite.functions {
+            match self.model.called_as(function).filter(|_| self.model.scopes[function].live) {
+                Some(op) => ops.insert(op),
+                None => return Err(EditError::Called(Default::default())),
+            };
+        }
+        if ops.is_empty() {
+            return Ok(());
+        }
+        match self.model.nodes().find(|(id, node)| ops.contains(&node.op) && !self.gone.contains(id)) {
+            Some((_, node)) => Err(EditError::Called(node.op.name.clone())),
+            None => Ok(()),
+        }
+    }
+
     /// Every operand exists, is not about to go, and comes before what reads it.
     fn check_operands(&self) -> Result<(), EditError> {
         let nodes = self.rewrite.nodes.iter().enumerate();
-        let inputs =
-            nodes.flat_map(|(index, staged)| staged.inputs.iter().map(move |&operand| (index, operand)));
+        let inputs = nodes.flat_map(|(index, staged)| staged.reads().map(move |operand| (index, operand)));
         let definitions = self.rewrite.redefined.iter().map(|&(_, by)| (usize::MAX, by));
         for (reader, operand) in inputs.chain(definitions) {
             match operand {
@@ -136,7 +172,7 @@ impl<'a> Planner<'a> {
                     }
                 }
                 Operand::Output(NewNode(node), index) => {
-                    let exists = self.rewrite.nodes.get(node).is_some_and(|staged| index < staged.outputs);
+                    let exists = self.rewrite.nodes.get(node).is_some_and(|staged| staged.has_output(index));
                     if !exists || node >= reader {
                         return Err(EditError::Operand);
                     }
@@ -262,7 +298,7 @@ impl<'a> Planner<'a> {
             Ok(())
         };
         for (reader, staged) in self.rewrite.nodes.iter().enumerate() {
-            for &operand in &staged.inputs {
+            for operand in staged.reads() {
                 let Operand::Value(value) = operand else { continue };
                 match self.resolve(value, operand)? {
                     Source::Value(target) => read(target)?,
