@@ -626,7 +626,7 @@ mod splices {
         let holder = producer(m, name);
         let body = m.node(holder).bodies().next().unwrap();
         let mut edit = rewrite(&[holder]);
-        let results = edit.splice(m, holder, body, &[], None).unwrap();
+        let results = edit.splice(m, holder, body, &[], None, &|_| true).unwrap();
         let outputs = m.node(holder).outputs().iter().flatten();
         outputs.zip(results).for_each(|(&output, result)| edit.redefine(output, result));
         edit
@@ -679,7 +679,8 @@ mod splices {
         let mut carried: Operand = value(&m, "x").into();
         let mut last = carried;
         for _ in 0..3 {
-            let results = edit.splice(&m, holder, body, &[carried, value(&m, "p").into()], None).unwrap();
+            let results =
+                edit.splice(&m, holder, body, &[carried, value(&m, "p").into()], None, &|_| true).unwrap();
             (carried, last) = (results[0], results[1]);
         }
         edit.redefine(value(&m, "l"), carried);
@@ -757,7 +758,7 @@ mod splices {
             let holder = producer(&m, "i");
             let body = m.node(holder).bodies().next().unwrap();
             let mut edit = rewrite(&[holder]);
-            let results = edit.splice(&m, holder, body, &inputs(&m, &["t", "t"]), None).unwrap();
+            let results = edit.splice(&m, holder, body, &inputs(&m, &["t", "t"]), None, &|_| true).unwrap();
             for (name, result) in ["i", "j", "k", "l"].into_iter().zip(results) {
                 edit.redefine(value(&m, name), result);
             }
@@ -770,13 +771,38 @@ mod splices {
         }
     }
 
+    /// Only what the second result needs is copied.
+    #[test]
+    fn what_nobody_wants_is_left_out() {
+        let inner = |k: &str| graph(&[], &[], vec![node(&format!("b{k} = Neg(e)"))], &[&format!("b{k}")]);
+        let nodes = vec![
+            node("a = Neg(v)"),
+            node("d = Add(a, k)"),
+            node("e = Mul(x, l)"),
+            if_node("n = If(p)", inner("1"), inner("2")),
+        ];
+        let body = graph(&["v"], &["k: 1 2", "l: 3 4", "m: 5"], nodes, &["d", "n"]);
+        let nodes = vec![node_with("i, j = Loop(x)", vec![("body", body)]), node("y = Neg(j)")];
+        let mut m = model(graph(&["x", "p"], &[], nodes, &["y"]));
+        let (holder, a) = (producer(&m, "i"), producer(&m, "a"));
+        let body = m.node(holder).bodies().next().unwrap();
+        let mut edit = rewrite(&[holder]);
+        let unread = edit.constant("unread", floats(&[1.0]));
+        let results = edit.splice(&m, holder, body, &[unread], None, &|index| index == 1).unwrap();
+        assert_eq!(results[0], Operand::Absent);
+        edit.redefine(value(&m, "j"), results[1]);
+        let at = commit(&mut m, edit);
+        assert_eq!(listing(&m, m.main()), ["e = Mul(x, l)", "j = If(p)", "y = Neg(j)"]);
+        assert_eq!((m.journal()[at].bytes, fate(&m, a)), (-12, Fate::Dead));
+    }
+
     #[test]
     fn only_what_a_consumed_node_holds_is_spliced() {
         let mut m = branching();
         let holder = producer(&m, "i");
         let body = m.node(holder).bodies().next().unwrap();
         let mut edit = rewrite(&[producer(&m, "s")]);
-        let results = edit.splice(&m, holder, body, &[], None).unwrap();
+        let results = edit.splice(&m, holder, body, &[], None, &|_| true).unwrap();
         edit.redefine(value(&m, "s"), results[0]);
         assert_eq!(refused(&mut m, edit), EditError::Body);
         // What the body reads must stay.
@@ -837,7 +863,7 @@ mod splices {
             let call = producer(&m, name);
             let mut edit = rewrite(&[call]);
             let given: Vec<Operand> = m.node(call).inputs().iter().map(|&input| input.into()).collect();
-            let results = edit.splice(&m, call, scope, &given, None).unwrap();
+            let results = edit.splice(&m, call, scope, &given, None, &|_| true).unwrap();
             edit.redefine(value(&m, name), results[0]);
             let at = commit(&mut m, edit);
             assert_eq!(m.journal()[at].nodes, 3);
@@ -876,7 +902,7 @@ mod splices {
         let y = m.node(call).output(0).unwrap();
         let mut edit = rewrite(&[call]);
         let given = [("slope".into(), AttrValue::Float(0.5))].into();
-        let results = edit.splice(&m, call, scope, &inputs(&m, &["x"]), Some(given)).unwrap();
+        let results = edit.splice(&m, call, scope, &inputs(&m, &["x"]), Some(given), &|_| true).unwrap();
         edit.redefine(y, results[0]);
         commit(&mut m, edit);
         let node = m.node(m.value(y).node().unwrap());

@@ -196,7 +196,7 @@ impl Rewrite {
         }
     }
 
-    /// Adds a constant; its name starts with `hint`.
+    /// Adds a constant; its name starts with `hint`. One that nothing reads is not made.
     pub fn constant(&mut self, hint: impl Into<Str>, tensor: Tensor) -> Operand {
         self.constants.push(StagedConstant { hint: hint.into(), tensor, copied: None });
         Operand::Constant(self.constants.len() - 1)
@@ -238,10 +238,21 @@ impl Rewrite {
         self.constants.iter().map(|constant| &constant.tensor)
     }
 
+    /// The new constants that something reads.
+    fn read_constants(&self) -> HashSet<usize> {
+        let operands = self.nodes.iter().flat_map(Staged::reads);
+        let operands = operands.chain(self.redefined.iter().map(|&(_, by)| by));
+        let constant = |operand| if let Operand::Constant(index) = operand { Some(index) } else { None };
+        operands.filter_map(constant).collect()
+    }
+
     /// The bytes of new constants, those in copied bodies included.
     pub fn added_bytes(&self) -> i64 {
+        let read = self.read_constants();
+        let own = self.constants.iter().enumerate().filter(|(index, _)| read.contains(index));
+        let own = own.map(|(_, constant)| constant.tensor.byte_len());
         let copied = self.nodes.iter().filter_map(|staged| Some(staged.copied.as_ref()?.bytes));
-        saturating_sum(self.constants().map(Tensor::byte_len).chain(copied))
+        saturating_sum(own.chain(copied))
     }
 
     /// The values that get another definition, with what they become.
@@ -280,10 +291,15 @@ impl Model {
         })));
 
         let mut free = self.freed_names(&rewrite, &plan);
-        let constants: Vec<ValueId> = rewrite
+        let read = rewrite.read_constants();
+        let constants: Vec<Option<ValueId>> = rewrite
             .constants
             .iter()
-            .map(|StagedConstant { hint, tensor, copied }| {
+            .enumerate()
+            .map(|(index, StagedConstant { hint, tensor, copied })| {
+                if !read.contains(&index) {
+                    return None;
+                }
                 let made = || Origin::Derived { rule: rewrite.rule.clone(), parents: folded.clone().into() };
                 let origin = match copied.map(|copied| &self.values[copied].def) {
                     Some(Def::Constant { origin, .. }) => *origin,
@@ -294,7 +310,7 @@ impl Model {
                     Def::Constant { scope: plan.scope, constant: Constant::Dense(tensor.clone()), origin };
                 let value = self.values.push(Value::new(name, def));
                 self.scopes[plan.scope].constants.push(value);
-                value
+                Some(value)
             })
             .collect();
 
@@ -319,7 +335,7 @@ impl Model {
         for group in &plan.groups {
             let target = match group.source {
                 Source::Output(node, index) => results[node][index],
-                Source::Constant(index) => Some(constants[index]),
+                Source::Constant(index) => constants[index],
                 Source::Value(value) => Some(value),
             };
             let Some(target) = target else { continue };

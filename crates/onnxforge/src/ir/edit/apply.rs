@@ -19,7 +19,7 @@ impl Model {
         rewrite: &Rewrite,
         plan: &Plan,
         parents: &[OriginId],
-        constants: &[ValueId],
+        constants: &[Option<ValueId>],
         results: &mut [Vec<Option<ValueId>>],
         free: &mut HashSet<Str>,
     ) -> Vec<NodeId> {
@@ -65,7 +65,7 @@ impl Model {
             let operand = |&operand: &Operand| match operand {
                 Operand::Value(value) => Some(value),
                 Operand::Output(NewNode(node), index) => results[node][index],
-                Operand::Constant(index) => constants.get(index).copied(),
+                Operand::Constant(index) => constants[index],
                 Operand::Absent => None,
             };
             let inputs = staged.inputs.iter().map(operand).collect();

@@ -44,7 +44,7 @@ impl Rewrite {
     /// Stages the nodes and constants of `body`, which the consumed node `holder` holds or, if it is a function, calls.
     /// `inputs` is what its inputs become; those that are not given are absent. `attributes` is what references to the
     /// attributes of a function's caller stand for; a reference to any other one is left out. The answer is what the
-    /// outputs of the body become.
+    /// outputs of the body become. Those that are not `wanted` are absent, and so are nodes that only they need.
     pub fn splice(
         &mut self,
         model: &Model,
@@ -52,6 +52,7 @@ impl Rewrite {
         body: ScopeId,
         inputs: &[Operand],
         attributes: Option<BTreeMap<Str, AttrValue>>,
+        wanted: &dyn Fn(usize) -> bool,
     ) -> Result<Vec<Operand>, EditError> {
         let attribute_bodies = attributes.iter().flat_map(|all| all.values()).any(AttrValue::holds_bodies);
         if attribute_bodies {
@@ -79,21 +80,46 @@ impl Rewrite {
             self.constants.push(StagedConstant { hint, tensor, copied: Some(id) });
             splice.values.insert(id, Operand::Constant(self.constants.len() - 1));
         }
-        for (id, node) in model.nodes_in(body) {
+        let outputs = scope.outputs.iter().enumerate();
+        let outputs = outputs.map(|(index, port)| wanted(index).then_some(port.value)).collect::<Vec<_>>();
+        let needed = needed(model, body, outputs.iter().copied().flatten());
+        for (id, node) in model.nodes_in(body).filter(|(id, _)| needed.contains(id)) {
             let inputs = node.inputs.iter().map(|&input| splice.operand(input)).collect();
             let (captured, bytes) = splice.captured(model, id)?;
             let new = NewNode(self.nodes.len());
-            let outputs = node.outputs.iter().map(Option::is_some).collect();
+            let present = node.outputs.iter().map(Option::is_some).collect();
             let attrs = splice.attrs(&node.attrs);
             let copied = Some(Copied { node: id, splice: index, captured, bytes });
-            self.nodes.push(Staged { op: node.op.clone(), inputs, outputs, attrs, copied });
-            let outputs = node.outputs.iter().enumerate();
-            splice.values.extend(outputs.filter_map(|(index, value)| Some(((*value)?, new.output(index)))));
+            self.nodes.push(Staged { op: node.op.clone(), inputs, outputs: present, attrs, copied });
+            let results = node.outputs.iter().enumerate();
+            splice.values.extend(results.filter_map(|(index, value)| Some(((*value)?, new.output(index)))));
         }
-        let outputs = scope.outputs.iter().map(|port| splice.operand(Some(port.value))).collect();
+        let outputs = outputs.into_iter().map(|output| splice.operand(output)).collect();
         self.splices.push(splice);
         Ok(outputs)
     }
+}
+
+/// The nodes of a body that these values depend on.
+fn needed(model: &Model, body: ScopeId, outputs: impl Iterator<Item = ValueId>) -> HashSet<NodeId> {
+    let mut needed = HashSet::new();
+    let mut open: Vec<ValueId> = outputs.collect();
+    while let Some(value) = open.pop() {
+        let Some(node) = model.values[value].node() else { continue };
+        if model.nodes[node].scope != body || !needed.insert(node) {
+            continue;
+        }
+        open.extend(model.nodes[node].inputs.iter().flatten());
+        let mut bodies: Vec<ScopeId> = model.nodes[node].bodies().collect();
+        while let Some(inner) = bodies.pop() {
+            open.extend(model.scopes[inner].outputs.iter().map(|port| port.value));
+            for (_, node) in model.nodes_in(inner) {
+                open.extend(node.inputs.iter().flatten());
+                bodies.extend(node.bodies());
+            }
+        }
+    }
+    needed
 }
 
 impl Splice {
@@ -215,14 +241,14 @@ impl Model {
         &mut self,
         rewrite: &Rewrite,
         nodes: &[NodeId],
-        constants: &[ValueId],
+        constants: &[Option<ValueId>],
         results: &[Vec<Option<ValueId>>],
         free: &mut HashSet<Str>,
     ) -> Vec<NodeId> {
         let become_value = |operand: &Operand| match *operand {
             Operand::Value(value) => Some(value),
             Operand::Output(NewNode(node), index) => results[node][index],
-            Operand::Constant(index) => constants.get(index).copied(),
+            Operand::Constant(index) => constants[index],
             Operand::Absent => None,
         };
         let mut produced = Vec::new();
