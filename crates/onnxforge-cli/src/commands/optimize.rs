@@ -8,7 +8,7 @@ use std::time::Instant;
 use onnxforge::io::{SaveOptions, save_with};
 use onnxforge::ir::{Model, NodeId};
 use onnxforge::passes::pipeline::{self, Options, Outcome, PassOutcome, Stop};
-use onnxforge::passes::{PASSES, Pass};
+use onnxforge::passes::{self, PASSES, Pass};
 use serde::Serialize;
 
 use super::{ExternalArg, Written, load_model};
@@ -64,11 +64,11 @@ impl Selection {
 /// The pass of this name, or what might have been meant.
 pub fn find(name: &str) -> Result<&'static Pass, Failure> {
     onnxforge::passes::find(name.trim()).ok_or_else(|| {
-        let alike = |pass: &&&Pass| {
+        let alike = |pass: &&Pass| {
             let words = name.split('_').filter(|word| word.len() > 3);
             words.into_iter().any(|word| pass.name.contains(word))
         };
-        let alike: Vec<&str> = PASSES.iter().filter(alike).map(|pass| pass.name).collect();
+        let alike: Vec<&str> = passes::all().filter(alike).map(|pass| pass.name).collect();
         let cure = match alike.is_empty() {
             true => "`onnxforge passes` lists them".to_owned(),
             false => format!("did you mean {}?", alike.join(", ")),
