@@ -880,7 +880,7 @@ mod splices {
         assert_eq!(fate(&m, relu), Fate::Merged(["u_1", "u_2"].map(|name| producer(&m, name)).to_vec()));
         let mut edit = rewrite(&[]);
         edit.drop_function(scope);
-        assert!(matches!(refused(&mut m, edit), EditError::Called(_)));
+        assert!(matches!(refused(&mut m, edit), EditError::Gone(_)));
     }
 
     #[test]

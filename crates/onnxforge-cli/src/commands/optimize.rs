@@ -239,7 +239,7 @@ impl Report {
             Stop::Fixpoint => {}
             Stop::Edits => writeln!(out, "stopped after the number of edits that was asked for")?,
             Stop::Rounds => {
-                writeln!(out, "stopped after {} rounds, although passes still found something", self.rounds)?
+                writeln!(out, "stopped after {} rounds, although passes still found something", self.rounds)?;
             }
         }
         for file in &self.files {

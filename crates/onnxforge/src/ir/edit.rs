@@ -4,11 +4,13 @@
 mod apply;
 mod plan;
 mod splice;
+mod staged;
 
 use std::collections::HashSet;
 
 use self::plan::{Plan, Source};
-use self::splice::{Copied, Splice};
+use self::splice::Splice;
+use self::staged::{Staged, StagedConstant};
 
 use super::id::{NodeId, ScopeId, ValueId};
 use super::journal::{Accuracy, Entry};
@@ -60,7 +62,7 @@ pub enum EditError {
     /// A body of a node that stays, or one that moves twice.
     #[error("only bodies of consumed nodes can move, each to one new node")]
     Body,
-    /// A function that a node still calls, or a scope that is no function.
+    /// A function that a node still calls.
     #[error("function {0:?} is still called")]
     Called(Str),
     /// An operand refers to something that is not in the rewrite, or comes later in it.
@@ -107,36 +109,6 @@ impl From<Option<ValueId>> for Operand {
     fn from(value: Option<ValueId>) -> Self {
         value.map_or(Self::Absent, Self::Value)
     }
-}
-
-#[derive(Clone, Debug)]
-struct Staged {
-    op: Op,
-    inputs: Vec<Operand>,
-    /// Which outputs are there.
-    outputs: Vec<bool>,
-    attrs: Vec<Attr>,
-    /// The node of a body that it is a copy of.
-    copied: Option<Copied>,
-}
-
-impl Staged {
-    /// Everything that it reads, itself or in its bodies.
-    fn reads(&self) -> impl Iterator<Item = Operand> {
-        self.inputs.iter().chain(self.copied.iter().flat_map(|copied| &copied.captured)).copied()
-    }
-
-    fn has_output(&self, index: usize) -> bool {
-        self.outputs.get(index).copied().unwrap_or(false)
-    }
-}
-
-#[derive(Clone, Debug)]
-struct StagedConstant {
-    hint: Str,
-    tensor: Tensor,
-    /// The constant of a body that it is a copy of.
-    copied: Option<ValueId>,
 }
 
 /// A change that is prepared and not yet made.
@@ -236,23 +208,6 @@ impl Rewrite {
     /// The new constants.
     pub fn constants(&self) -> impl Iterator<Item = &Tensor> {
         self.constants.iter().map(|constant| &constant.tensor)
-    }
-
-    /// The new constants that something reads.
-    fn read_constants(&self) -> HashSet<usize> {
-        let operands = self.nodes.iter().flat_map(Staged::reads);
-        let operands = operands.chain(self.redefined.iter().map(|&(_, by)| by));
-        let constant = |operand| if let Operand::Constant(index) = operand { Some(index) } else { None };
-        operands.filter_map(constant).collect()
-    }
-
-    /// The bytes of new constants, those in copied bodies included.
-    pub fn added_bytes(&self) -> i64 {
-        let read = self.read_constants();
-        let own = self.constants.iter().enumerate().filter(|(index, _)| read.contains(index));
-        let own = own.map(|(_, constant)| constant.tensor.byte_len());
-        let copied = self.nodes.iter().filter_map(|staged| Some(staged.copied.as_ref()?.bytes));
-        saturating_sum(own.chain(copied))
     }
 
     /// The values that get another definition, with what they become.

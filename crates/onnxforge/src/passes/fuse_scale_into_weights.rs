@@ -43,7 +43,7 @@ fn fuse(cx: &Cx<'_>, product: NodeId) -> Result<Change, Skip> {
         let constant_operand = cx.node(node).input(1).is_some_and(|other| cx.model.constant(other).is_some());
         let moves = LAYOUT.iter().any(|name| op.is(name));
         let adds = op.is("Add") && constant_operand;
-        if !moves && !adds && !(op.is("MatMul") && constant_operand) {
+        if !(moves || adds || op.is("MatMul") && constant_operand) {
             return Err(Skip::NOT_HERE);
         }
         cx.read_only_by(value, reader)?;

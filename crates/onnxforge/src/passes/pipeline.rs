@@ -103,7 +103,10 @@ pub fn optimize(model: &mut Model, options: &Options<'_>) -> Outcome {
             stop = Stop::Edits;
             break;
         }
-        if !changed {
+        if !changed && bench.refresh() {
+            // Every pass looks again at everything.
+            marks.fill(None);
+        } else if !changed {
             stop = Stop::Fixpoint;
             break;
         }

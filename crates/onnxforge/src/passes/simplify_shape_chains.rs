@@ -94,7 +94,7 @@ fn slice_end(cx: &Cx<'_>, id: NodeId) -> Result<Change, Skip> {
     let node = cx.node(id);
     let (x, ends, y) = (cx.input(id, 0)?, cx.input(id, 2)?, cx.output(id)?);
     let symbolic = cx.fact(ends)?.dims().ok_or_else(|| Skip::at(Reason::UnknownShape, ends))?;
-    if cx.model.constant(ends).is_some() || symbolic.iter().all(|end| end.is_const()) {
+    if cx.model.constant(ends).is_some() || symbolic.iter().all(crate::ir::dim::Dim::is_const) {
         return Err(Skip::NOT_HERE);
     }
     let shape = cx.shape(x)?;

@@ -62,6 +62,8 @@ pub struct Workbench<'m> {
     functions: Functions,
     /// By how many bytes the constants have grown.
     grown: i64,
+    /// Control flow was resolved: more may be known of what comes after it than before.
+    stale: bool,
     /// Nodes that changes have touched, in order: their neighbours changed, or they are new.
     touched: Vec<NodeId>,
 }
@@ -70,7 +72,7 @@ impl<'m> Workbench<'m> {
     /// A workbench for a model of which `facts` are known.
     pub fn new(model: &'m mut Model, facts: Inference, budget: Budget) -> Self {
         let functions = Functions::of(model);
-        Self { model, facts, budget, functions, grown: 0, touched: Vec::new() }
+        Self { model, facts, budget, functions, grown: 0, stale: false, touched: Vec::new() }
     }
 
     /// How far the list of touched nodes goes; a pass that has seen the model at this point has only to look at later ones.
@@ -167,8 +169,10 @@ impl<'m> Workbench<'m> {
         }
         // Who reads a redefined value reads something else afterwards.
         around.extend(change.rewrite.redefinitions().flat_map(|(value, _)| self.readers(value)));
+        let splices = change.rewrite.has_splices();
         let edit = self.model.commit(change.rewrite).map_err(|error| Skip::from(Reason::Edit(error)))?;
         self.grown = self.grown.saturating_add(growth);
+        self.stale |= splices;
         let entry = &self.model.journal()[edit];
         let (produced, redefined) = (entry.produced.clone(), entry.redefined.clone());
         let staged = learned.len().min(produced.len());
@@ -217,6 +221,16 @@ impl<'m> Workbench<'m> {
     /// Finds out anew what is known of every value.
     pub fn infer(&mut self) {
         self.facts = Inference::of(self.model);
+        self.stale = false;
+    }
+
+    /// Whether more may be known now than before, because control flow was resolved; then it is known.
+    pub fn refresh(&mut self) -> bool {
+        let stale = self.stale;
+        if stale {
+            self.infer();
+        }
+        stale
     }
 
     fn readers(&self, value: ValueId) -> impl Iterator<Item = NodeId> {
@@ -233,8 +247,7 @@ impl<'m> Workbench<'m> {
         let Some(&first) = rewrite.consumed().first() else { return Ok(Vec::new()) };
         let scope = self.model.node(first).scope();
         let mut learned: Vec<Vec<Fact>> = Vec::new();
-        let constants: Vec<Fact> =
-            rewrite.constants().map(|tensor| crate::infer::constant_fact(tensor)).collect();
+        let constants: Vec<Fact> = rewrite.constants().map(crate::infer::constant_fact).collect();
         let facts = &mut self.facts;
         let fact_of = |facts: &Inference, learned: &[Vec<Fact>], operand: Operand| match operand {
             Operand::Value(value) => Some(facts.fact(value).clone()),

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use super::{EditError, NewNode, Operand, Rewrite, Staged, ordered};
+use super::staged::Staged;
+use super::{EditError, NewNode, Operand, Rewrite, ordered};
 use crate::ir::id::{NodeId, ScopeId, ValueId};
 use crate::ir::model::Model;
 use crate::ir::node::Attr;
-use crate::ir::scope::ScopeKind;
 use crate::ir::value::{Def, Use};
 
 /// What the checks found out, for the application that cannot fail any more.
@@ -44,8 +44,8 @@ pub(super) struct Group {
 impl Model {
     pub(super) fn plan(&self, rewrite: &Rewrite) -> Result<Plan, EditError> {
         let planner = Planner::new(self, rewrite)?;
-        planner.check_splices()?;
-        planner.check_functions()?;
+        self.check_splices(rewrite)?;
+        self.check_functions(rewrite, &planner.gone)?;
         planner.check_operands()?;
         planner.check_removed()?;
         let groups = planner.groups()?;
@@ -121,37 +121,6 @@ impl<'a> Planner<'a> {
 
     fn is_read(&self, value: ValueId) -> bool {
         self.model.values[value].pinned || self.remaining(value).next().is_some()
-    }
-
-    /// Only what a consumed node holds or calls is spliced.
-    fn check_splices(&self) -> Result<(), EditError> {
-        for splice in &self.rewrite.splices {
-            let scope = &self.model.scopes[splice.body];
-            let called = matches!(scope.kind, ScopeKind::Function(_));
-            let held = called || scope.holder() == Some(splice.holder);
-            if !held || !scope.live || !self.rewrite.consumed.contains(&splice.holder) {
-                return Err(EditError::Body);
-            }
-        }
-        Ok(())
-    }
-
-    /// Nothing that stays calls a function that goes.
-    fn check_functions(&self) -> Result<(), EditError> {
-        let mut ops = HashSet::new();
-        for &function in &self.rewrite.functions {
-            match self.model.called_as(function).filter(|_| self.model.scopes[function].live) {
-                Some(op) => ops.insert(op),
-                None => return Err(EditError::Called(Default::default())),
-            };
-        }
-        if ops.is_empty() {
-            return Ok(());
-        }
-        match self.model.nodes().find(|(id, node)| ops.contains(&node.op) && !self.gone.contains(id)) {
-            Some((_, node)) => Err(EditError::Called(node.op.name.clone())),
-            None => Ok(()),
-        }
     }
 
     /// Every operand exists, is not about to go, and comes before what reads it.

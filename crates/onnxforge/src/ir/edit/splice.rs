@@ -3,12 +3,13 @@
 //! A splice stages a copy of every node; the originals go with the consumed node, unless they belong to a function. So a
 //! body can be spliced as often as a loop has turns. What goes away leaves its names to the first copy.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use super::{EditError, NewNode, Operand, Rewrite, Staged, StagedConstant};
+use super::staged::{Staged, StagedConstant};
+use super::{EditError, NewNode, Operand, Rewrite};
 use crate::ir::id::{NodeId, OriginId, ScopeId, ValueId};
 use crate::ir::model::Model;
-use crate::ir::node::{Attr, AttrValue, Node};
+use crate::ir::node::{Attr, AttrValue, Node, Op};
 use crate::ir::origin::Origin;
 use crate::ir::scope::{Listed, Scope, ScopeKind};
 use crate::ir::value::{Def, Port, Use, Value};
@@ -98,6 +99,11 @@ impl Rewrite {
         self.splices.push(splice);
         Ok(outputs)
     }
+
+    /// Whether nodes of bodies or functions become nodes of their own.
+    pub fn has_splices(&self) -> bool {
+        !self.splices.is_empty()
+    }
 }
 
 /// The nodes of a body that these values depend on.
@@ -174,6 +180,38 @@ impl Splice {
 impl AttrValue {
     fn holds_bodies(&self) -> bool {
         matches!(self, Self::Graph(_) | Self::Graphs(_))
+    }
+}
+
+impl Model {
+    /// Only what a consumed node holds or calls is spliced.
+    pub(super) fn check_splices(&self, rewrite: &Rewrite) -> Result<(), EditError> {
+        let held = |splice: &Splice| {
+            let scope = &self.scopes[splice.body];
+            let called = matches!(scope.kind, ScopeKind::Function(_));
+            scope.live && (called || scope.holder() == Some(splice.holder))
+        };
+        let consumed = |splice: &Splice| rewrite.consumed.contains(&splice.holder);
+        let right = rewrite.splices.iter().all(|splice| held(splice) && consumed(splice));
+        if right { Ok(()) } else { Err(EditError::Body) }
+    }
+
+    /// Nothing that stays calls a function that goes.
+    pub(super) fn check_functions(
+        &self,
+        rewrite: &Rewrite,
+        gone: &BTreeSet<NodeId>,
+    ) -> Result<(), EditError> {
+        if rewrite.functions.is_empty() {
+            return Ok(());
+        }
+        let op = |&function: &ScopeId| self.called_as(function).filter(|_| self.scopes[function].live);
+        let ops: Option<HashSet<Op>> = rewrite.functions.iter().map(op).collect();
+        let ops = ops.ok_or_else(|| EditError::Gone("a function".to_owned()))?;
+        match self.nodes().find(|(id, node)| ops.contains(&node.op) && !gone.contains(id)) {
+            Some((_, node)) => Err(EditError::Called(node.op.name.clone())),
+            None => Ok(()),
+        }
     }
 }
 
