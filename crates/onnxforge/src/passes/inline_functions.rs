@@ -10,7 +10,7 @@
 //!
 //! Runs on request only: functions tell how a model was built, and runtimes replace some of them as a whole.
 
-use std::collections::{BTreeSet, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 
 use super::pass;
 use crate::io::resolve::plain_attribute;
@@ -29,6 +29,7 @@ fn run(bench: &mut Workbench<'_>, skipped: &mut Vec<Skipped>) -> usize {
     let functions = Functions::of(bench.model);
     let calls = |model: &Model, id: NodeId| functions.get(model.node(id).op()).is_some();
     let mut edits = 0;
+    let mut checked = HashMap::new();
     let graph = scopes_of(bench.model, bench.model.main());
     let inside = graph.iter().flat_map(|&scope| bench.model.nodes_in(scope).map(|(id, _)| id));
     let mut open: VecDeque<NodeId> = inside.filter(|&id| calls(bench.model, id)).collect();
@@ -36,7 +37,7 @@ fn run(bench: &mut Workbench<'_>, skipped: &mut Vec<Skipped>) -> usize {
         if bench.is_spent() {
             break;
         }
-        match inline(bench, &functions, id) {
+        match inline(bench, &functions, &mut checked, id) {
             Ok(()) => {
                 edits += 1;
                 let made = bench.model.journal().last().map(|entry| entry.produced.clone());
@@ -60,26 +61,21 @@ fn run(bench: &mut Workbench<'_>, skipped: &mut Vec<Skipped>) -> usize {
 }
 
 /// Replaces one call.
-fn inline(bench: &mut Workbench<'_>, functions: &Functions, id: NodeId) -> Result<(), Skip> {
+fn inline(
+    bench: &mut Workbench<'_>,
+    functions: &Functions,
+    checked: &mut HashMap<ScopeId, Result<(), Skip>>,
+    id: NodeId,
+) -> Result<(), Skip> {
     let model = &*bench.model;
     let node = model.node(id);
     let function = functions.get(node.op()).filter(|_| node.is_live()).ok_or(Skip::NOT_HERE)?;
-    let reached = reached_from(model, functions, function);
-    if reached.contains(&function) {
-        return Err(Skip::because("the function calls itself"));
-    }
+    checked.entry(function).or_insert_with(|| check(model, functions, function)).clone()?;
     let scope = model.scope(function);
     if node.inputs().len() > scope.inputs().len() || node.outputs().len() > scope.outputs().len() {
         return Err(Skip::because("the call does not fit the function"));
     }
-    if let ScopeKind::Function(rest) = scope.kind()
-        && rest.attribute_proto.iter().any(|default| plain_attribute(default).is_none())
-    {
-        return Err(Skip::because("an attribute of the function holds a graph"));
-    }
-    let own = scopes_of(model, function);
-    check_operators(model, functions, function, &own)?;
-    let size: usize = own.iter().map(|&scope| model.scope(scope).node_count()).sum();
+    let size: usize = scopes_of(model, function).iter().map(|&scope| model.scope(scope).node_count()).sum();
     if model.node_count().saturating_add(size) > MAX_NODES {
         return Err(Skip::because("the model would become too large"));
     }
@@ -126,15 +122,19 @@ fn uncalled(model: &Model, functions: &Functions) -> Vec<ScopeId> {
     model.functions().iter().copied().filter(|function| !reached.contains(function)).collect()
 }
 
-/// Every operator of the function means the same in the graph.
-fn check_operators(
-    model: &Model,
-    functions: &Functions,
-    function: ScopeId,
-    own: &[ScopeId],
-) -> Result<(), Skip> {
+/// Whether calls of a function can be replaced at all: it ends, its attributes are plain, and each of its operators means the
+/// same in the graph.
+fn check(model: &Model, functions: &Functions, function: ScopeId) -> Result<(), Skip> {
+    if reached_from(model, functions, function).contains(&function) {
+        return Err(Skip::because("the function calls itself"));
+    }
+    if let ScopeKind::Function(rest) = model.scope(function).kind()
+        && rest.attribute_proto.iter().any(|default| plain_attribute(default).is_none())
+    {
+        return Err(Skip::because("an attribute of the function holds a graph"));
+    }
     let mut seen = HashSet::new();
-    for (_, node) in own.iter().flat_map(|&scope| model.nodes_in(scope)) {
+    for (_, node) in scopes_of(model, function).into_iter().flat_map(|scope| model.nodes_in(scope)) {
         if !seen.insert(node.op()) {
             continue;
         }
@@ -146,8 +146,7 @@ fn check_operators(
         if here == there || functions.get(node.op()).is_some() {
             continue;
         }
-        let since =
-            |opset: Option<i64>| apply::call(node, opset, None)?.signature.map(|signature| signature.since);
+        let since = |opset: Option<i64>| Some(apply::call(node, opset, None)?.signature?.since);
         if since(here).is_none() || since(here) != since(there) {
             return Err(Skip::because("the model's operator set has another version of an operator"));
         }
