@@ -274,8 +274,9 @@ fn branch(g: &mut Builder) -> Option<Vec<Known>> {
     let (n, op) = (g.pool.len(), *g.pick(&["Add", "Mul"]));
     let body = format!("p{n} = Neg ({x})  q{n} = {op} (p{n}, {x})");
     let then = match g.below(3) {
-        0 => format!("(float[] q{n}, float[] {x}) {{ {body} }}"),
-        1 => format!("(float[] q{n}, float[] q{n}) {{ {body} }}"),
+        // ONNX Runtime wants results that are computed in the branch, each once.
+        0 => format!("(float[] q{n}, float[] h{n}) {{ {body} h{n} = Identity ({x}) }}"),
+        1 => format!("(float[] q{n}, float[] h{n}) {{ {body} h{n} = Identity (q{n}) }}"),
         _ => {
             let inner = |k: &str| format!("{k}{n} () => (float[] {k}r{n}) {{ {k}r{n} = {op} (q{n}, {x}) }}");
             let nested = format!(
@@ -286,7 +287,7 @@ fn branch(g: &mut Builder) -> Option<Vec<Known>> {
             format!("(float[] r{n}, float[] p{n}) {{ {body} {nested} }}")
         }
     };
-    let other = format!("(float[] s{n}, float[] {x}) {{ s{n} = Relu ({x}) }}");
+    let other = format!("(float[] s{n}, float[] j{n}) {{ s{n} = Relu ({x}) j{n} = Identity ({x}) }}");
     g.add(&format!("If <then_branch = a{n} () => {then}, else_branch = b{n} () => {other}> ({condition})"), 2)
 }
 
