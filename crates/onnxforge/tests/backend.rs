@@ -18,8 +18,8 @@ use onnxforge::io::{LoadOptions, load};
 use onnxforge::ir::value::Def;
 use onnxforge::ir::{Accuracy, DType, Entry, Model};
 use onnxforge::ops::{Array, Fact, OpError, Value};
-use onnxforge::passes::PASSES;
 use onnxforge::passes::pipeline::{self, optimize};
+use onnxforge::passes::{self, PASSES};
 use onnxforge::proto::Str;
 use rayon::prelude::*;
 
@@ -154,7 +154,7 @@ fn optimized(
     expected: &[(Str, Value)],
     tolerance: [f64; 2],
 ) -> Result<(), String> {
-    let alone = PASSES.iter().map(|pass| vec![*pass]);
+    let alone = passes::all().map(|pass| vec![pass]);
     for passes in std::iter::once(PASSES.to_vec()).chain(alone) {
         let mut changed = model.clone();
         let name = passes.first().filter(|_| passes.len() == 1).map_or("all passes", |pass| pass.name);

@@ -11,7 +11,7 @@ use onnxforge::interface::{self, Wishes};
 use onnxforge::io::{SaveOptions, save_with};
 use onnxforge::ir::{Model, NodeId};
 use onnxforge::passes::pipeline::{self, Options, Outcome, PassOutcome, Stop};
-use onnxforge::passes::{PASSES, Pass};
+use onnxforge::passes::{self, PASSES, Pass};
 use serde::Serialize;
 
 use super::run::{named_shape, named_size};
@@ -77,7 +77,7 @@ impl Selection {
 /// The pass of this name, or what might have been meant.
 pub fn find(name: &str) -> Result<&'static Pass, Failure> {
     onnxforge::passes::find(name.trim()).ok_or_else(|| {
-        let cure = match nearest(name, PASSES.iter().map(|pass| pass.name)) {
+        let cure = match nearest(name, passes::all().map(|pass| pass.name)) {
             Some(near) => format!("did you mean {near}?"),
             None => "`onnxforge passes` lists them".to_owned(),
         };
@@ -269,7 +269,7 @@ impl Report {
             Stop::Fixpoint => {}
             Stop::Edits => writeln!(out, "stopped after the number of edits that was asked for")?,
             Stop::Rounds => {
-                writeln!(out, "stopped after {} rounds, although passes still found something", self.rounds)?
+                writeln!(out, "stopped after {} rounds, although passes still found something", self.rounds)?;
             }
         }
         for file in &self.files {

@@ -1,7 +1,7 @@
 //! `onnxforge passes`: the catalogue.
 
 use onnxforge::ir::Accuracy;
-use onnxforge::passes::PASSES;
+use onnxforge::passes::{self, OPTIONAL};
 use serde::Serialize;
 
 use crate::failure::{Failure, Verdict};
@@ -18,6 +18,8 @@ pub struct Args {
 struct Entry {
     name: &'static str,
     class: &'static str,
+    /// It runs only where it is asked for.
+    on_request: bool,
     summary: String,
     text: String,
 }
@@ -35,11 +37,12 @@ pub fn class(accuracy: Accuracy) -> &'static str {
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     let chosen = match &args.pass {
         Some(name) => vec![super::optimize::find(name)?],
-        None => PASSES.to_vec(),
+        None => passes::all().collect(),
     };
     let entry = |pass: &&'static onnxforge::passes::Pass| Entry {
         name: pass.name,
         class: class(pass.accuracy()),
+        on_request: OPTIONAL.iter().any(|optional| optional.name == pass.name),
         summary: pass.summary(),
         text: pass.text(),
     };
@@ -48,9 +51,10 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
         if args.pass.is_some() {
             return entries.iter().try_for_each(|entry| writeln!(out, "{}", entry.text));
         }
-        let mut rows = table(&["pass", "class", "what it does"]);
+        let mut rows = table(&["pass", "class", "runs", "what it does"]);
         entries.iter().for_each(|entry| {
-            rows.add_row([entry.name, entry.class, &entry.summary]);
+            let runs = if entry.on_request { "on request" } else { "" };
+            rows.add_row([entry.name, entry.class, runs, &entry.summary]);
         });
         writeln!(out, "{rows}")
     })?;

@@ -106,20 +106,12 @@ impl Inference {
         if self.facts.len() <= id.index() {
             self.facts.resize(id.index() + 1, Fact::Unknown);
         }
-        let known = &mut self.facts[id.index()];
-        match (&mut *known, fact) {
-            (Fact::Tensor(known), Fact::Tensor(fact)) => {
-                known.dtype = known.dtype.or(fact.dtype);
-                if known.value.is_none() || fact.array().is_some() {
-                    known.value = fact.value.or(known.value.take());
-                }
-                if known.shape.is_none() {
-                    known.shape = fact.shape;
-                }
-            }
-            (Fact::Unknown, fact) => *known = fact,
-            _ => {}
-        }
+        learn(&mut self.facts[id.index()], fact);
+    }
+
+    /// Finds out what follows about the results of new nodes, which come in their order, and about what is in their bodies.
+    pub fn extend(&mut self, model: &Model, nodes: &[NodeId]) {
+        walk::extend(self, model, nodes);
     }
 
     /// Takes note of the constant that a value is, if it is one.
@@ -176,6 +168,23 @@ impl Inference {
     /// Contradictions, in the order of the nodes.
     pub fn conflicts(&self) -> &[Conflict] {
         &self.conflicts
+    }
+}
+
+/// Adds a fact to what is known. What is known stays, unless the fact says more.
+fn learn(known: &mut Fact, fact: Fact) {
+    match (&mut *known, fact) {
+        (Fact::Tensor(known), Fact::Tensor(fact)) => {
+            known.dtype = known.dtype.or(fact.dtype);
+            if known.value.is_none() || fact.array().is_some() {
+                known.value = fact.value.or(known.value.take());
+            }
+            if known.shape.is_none() {
+                known.shape = fact.shape;
+            }
+        }
+        (Fact::Unknown, fact) => *known = fact,
+        _ => {}
     }
 }
 

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use super::declare::contradicts;
-use super::{Conflict, ConflictKind, Given, Inference, Options, constant_fact, declared_fact};
+use super::{Conflict, ConflictKind, Given, Inference, Options, constant_fact, declared_fact, learn};
 use crate::ir::dim::{Dim, Symbols};
 use crate::ir::id::Id;
 use crate::ir::value::{Def, Use};
@@ -66,6 +66,37 @@ pub fn walk(model: &Model, options: &Options) -> Inference {
     let mut seen = HashSet::new();
     conflicts.retain(|conflict| seen.insert((conflict.node, conflict.kind.to_string())));
     Inference { facts: walker.facts, symbols, input_symbols, conflicts, complete: walker.complete }
+}
+
+/// Walks nodes that are new, with what is known of the values that they read. Calls of functions are not followed: what is
+/// known inside of functions has to hold for all calls.
+pub fn extend(inference: &mut Inference, model: &Model, nodes: &[NodeId]) {
+    let last = model.values().map(|(id, _)| id.index() + 1).max().unwrap_or(0);
+    let mut facts = std::mem::take(&mut inference.facts);
+    facts.resize(last.max(facts.len()), Fact::Unknown);
+    let mut walker = Walker {
+        model,
+        functions: Functions::of(model),
+        facts,
+        conflicts: Vec::new(),
+        bindings: Vec::new(),
+        absent: HashSet::new(),
+        for_all_calls: true,
+        left: nodes.len().saturating_mul(MAX_TIMES).saturating_add(MAX_WALKED),
+        deadline: None,
+        is_late: false,
+        complete: true,
+    };
+    for &id in nodes {
+        let outputs: Vec<ValueId> = model.node(id).outputs().iter().flatten().copied().collect();
+        let known: Vec<Fact> = outputs.iter().map(|value| walker.facts[value.index()].clone()).collect();
+        walker.node(id, &mut inference.symbols);
+        for (value, known) in outputs.into_iter().zip(known) {
+            let fact = std::mem::replace(&mut walker.facts[value.index()], known);
+            learn(&mut walker.facts[value.index()], fact);
+        }
+    }
+    inference.facts = walker.facts;
 }
 
 struct Walker<'m> {

@@ -4,10 +4,14 @@
 mod apply;
 mod interface;
 mod plan;
+mod splice;
+mod staged;
 
 use std::collections::HashSet;
 
 use self::plan::{Plan, Source};
+use self::splice::Splice;
+use self::staged::{Staged, StagedConstant};
 
 use super::id::{NodeId, ScopeId, ValueId};
 use super::journal::{Accuracy, Entry};
@@ -59,6 +63,9 @@ pub enum EditError {
     /// A body of a node that stays, or one that moves twice.
     #[error("only bodies of consumed nodes can move, each to one new node")]
     Body,
+    /// A function that a node still calls.
+    #[error("function {0:?} is still called")]
+    Called(Str),
     /// An operand refers to something that is not in the rewrite, or comes later in it.
     #[error("an operand refers to a node or constant that the rewrite does not have, or has later")]
     Operand,
@@ -105,16 +112,6 @@ impl From<Option<ValueId>> for Operand {
     }
 }
 
-#[derive(Clone, Debug)]
-struct Staged {
-    op: Op,
-    inputs: Vec<Operand>,
-    outputs: usize,
-    attrs: Vec<Attr>,
-    /// The consumed node that this one is another version of.
-    like: Option<NodeId>,
-}
-
 /// A change that is prepared and not yet made.
 #[derive(Clone, Debug)]
 pub struct Rewrite {
@@ -123,9 +120,11 @@ pub struct Rewrite {
     accuracy: Accuracy,
     consumed: Vec<NodeId>,
     nodes: Vec<Staged>,
-    constants: Vec<(Str, Tensor)>,
+    constants: Vec<StagedConstant>,
+    splices: Vec<Splice>,
     redefined: Vec<(ValueId, Operand)>,
     dropped: Vec<ValueId>,
+    functions: Vec<ScopeId>,
 }
 
 impl Rewrite {
@@ -143,8 +142,10 @@ impl Rewrite {
             consumed: consumed.into(),
             nodes: Vec::new(),
             constants: Vec::new(),
+            splices: Vec::new(),
             redefined: Vec::new(),
             dropped: Vec::new(),
+            functions: Vec::new(),
         }
     }
 
@@ -156,7 +157,8 @@ impl Rewrite {
         outputs: usize,
         attrs: Vec<Attr>,
     ) -> NewNode {
-        self.nodes.push(Staged { op, inputs: inputs.into_iter().collect(), outputs, attrs, like: None });
+        let inputs = inputs.into_iter().collect();
+        self.nodes.push(Staged { op, inputs, outputs: vec![true; outputs], attrs, copied: None, like: None });
         NewNode(self.nodes.len() - 1)
     }
 
@@ -167,9 +169,16 @@ impl Rewrite {
         }
     }
 
+    /// Leaves an optional output of a new node out.
+    pub fn leave_out(&mut self, node: NewNode, output: usize) {
+        if let Some(there) = self.nodes.get_mut(node.0).and_then(|staged| staged.outputs.get_mut(output)) {
+            *there = false;
+        }
+    }
+
     /// Adds a constant; its name starts with `hint`.
     pub fn constant(&mut self, hint: impl Into<Str>, tensor: Tensor) -> Operand {
-        self.constants.push((hint.into(), tensor));
+        self.constants.push(StagedConstant { hint: hint.into(), tensor, copied: None });
         Operand::Constant(self.constants.len() - 1)
     }
 
@@ -182,6 +191,11 @@ impl Rewrite {
     /// Removes a constant that nothing reads.
     pub fn drop_constant(&mut self, value: ValueId) {
         self.dropped.push(value);
+    }
+
+    /// Removes a local function that nothing calls any more, with everything in it.
+    pub fn drop_function(&mut self, function: ScopeId) {
+        self.functions.push(function);
     }
 
     /// Another accuracy than the one it was made with.
@@ -201,7 +215,7 @@ impl Rewrite {
 
     /// The new constants.
     pub fn constants(&self) -> impl Iterator<Item = &Tensor> {
-        self.constants.iter().map(|(_, tensor)| tensor)
+        self.constants.iter().map(|constant| &constant.tensor)
     }
 
     /// The values that get another definition, with what they become.
@@ -212,14 +226,14 @@ impl Rewrite {
     /// Whether a new node or another value will read `value`.
     pub fn reads(&self, value: ValueId) -> bool {
         let wanted = Operand::Value(value);
-        self.nodes.iter().any(|staged| staged.inputs.contains(&wanted))
+        self.nodes.iter().any(|staged| staged.reads().any(|operand| operand == wanted))
             || self.redefined.iter().any(|&(_, by)| by == wanted)
     }
 
     /// The new nodes as they will stand in `scope`, each with its operands. They have no values yet.
     pub fn previews(&self, scope: ScopeId) -> Vec<(Node, &[Operand])> {
         let preview =
-            |staged: &'_ Staged| Node::detached(staged.op.clone(), scope, staged.outputs, &staged.attrs);
+            |staged: &'_ Staged| Node::detached(staged.op.clone(), scope, &staged.outputs, &staged.attrs);
         self.nodes.iter().map(|staged| (preview(staged), &*staged.inputs)).collect()
     }
 }
@@ -231,15 +245,6 @@ impl Model {
         let plan = self.plan(&rewrite)?;
         let bytes_before = self.constant_bytes(&rewrite, &plan);
         let nodes_before = plan.consumed.len() as i64;
-
-        // The readers of what goes away forget it first, so that uses stay exact.
-        for &node in &plan.consumed {
-            self.detach(node);
-        }
-        for &scope in &plan.removed_scopes {
-            self.remove_scope(scope);
-        }
-
         let parents: Vec<_> = ordered(plan.consumed.iter().map(|&node| self.nodes[node].origin));
         let folded = ordered(parents.iter().copied().chain(plan.consumed.iter().flat_map(|&node| {
             self.nodes[node].inputs.iter().flatten().filter_map(|&value| match self.values[value].def {
@@ -248,41 +253,52 @@ impl Model {
             })
         })));
 
-        // A constant that takes the place of one that goes may have its name.
-        let mut free: HashSet<Str> =
-            rewrite.dropped.iter().map(|&value| self.values[value].name.clone()).collect();
-        free.retain(|name| !self.names.is_repeated(name));
-        let constants: Vec<ValueId> = rewrite
+        let mut free = self.freed_names(&rewrite, &plan);
+        let made = rewrite.made_constants();
+        let constants: Vec<Option<ValueId>> = rewrite
             .constants
             .iter()
-            .map(|(hint, tensor)| {
-                let origin = (!folded.is_empty()).then(|| {
-                    self.origins.intern(Origin::Derived {
-                        rule: rewrite.rule.clone(),
-                        parents: folded.clone().into_boxed_slice(),
-                    })
-                });
+            .enumerate()
+            .map(|(index, StagedConstant { hint, tensor, copied })| {
+                if !made.contains(&index) {
+                    return None;
+                }
+                let made = || Origin::Derived { rule: rewrite.rule.clone(), parents: folded.clone().into() };
+                let origin = match copied.map(|copied| &self.values[copied].def) {
+                    Some(Def::Constant { origin, .. }) => *origin,
+                    _ => (!folded.is_empty()).then(|| self.origins.intern(made())),
+                };
                 let name = if free.remove(hint) { hint.clone() } else { self.names.fresh(hint) };
                 let def =
                     Def::Constant { scope: plan.scope, constant: Constant::Dense(tensor.clone()), origin };
                 let value = self.values.push(Value::new(name, def));
                 self.scopes[plan.scope].constants.push(value);
-                value
+                Some(value)
             })
             .collect();
 
         let mut results: Vec<Vec<Option<ValueId>>> =
-            rewrite.nodes.iter().map(|n| vec![None; n.outputs]).collect();
+            rewrite.nodes.iter().map(|n| vec![None; n.outputs.len()]).collect();
         for group in &plan.groups {
             if let Source::Output(node, index) = group.source {
                 results[node][index] = group.keeper;
             }
         }
-        let produced = self.insert(&rewrite, &plan, &parents, &constants, &mut results);
+        let mut produced = self.insert(&rewrite, &plan, &parents, &constants, &mut results, &mut free);
+        // What goes away is copied above; only now may it go.
+        produced.extend(self.copy_bodies(&rewrite, &produced, &constants, &results, &mut free));
+        for &node in &plan.consumed {
+            self.detach(node);
+        }
+        for &scope in &plan.removed_scopes {
+            self.remove_scope(scope);
+        }
+        self.functions.retain(|function| !rewrite.functions.contains(function));
+
         for group in &plan.groups {
             let target = match group.source {
                 Source::Output(node, index) => results[node][index],
-                Source::Constant(index) => Some(constants[index]),
+                Source::Constant(index) => constants[index],
                 Source::Value(value) => Some(value),
             };
             let Some(target) = target else { continue };
@@ -305,13 +321,13 @@ impl Model {
             self.values[value].def = Def::Removed;
         }
 
+        let bytes_after = rewrite.added_bytes();
         let entry = Entry {
             pass: rewrite.pass,
             rule: rewrite.rule,
             accuracy: rewrite.accuracy,
             nodes: produced.len() as i64 - nodes_before,
-            bytes: saturating_sum(rewrite.constants.iter().map(|(_, tensor)| tensor.byte_len()))
-                .saturating_sub(bytes_before),
+            bytes: bytes_after.saturating_sub(bytes_before),
             consumed: plan.consumed,
             produced,
             redefined: rewrite.redefined.iter().map(|&(value, _)| value).collect(),
@@ -330,6 +346,22 @@ impl Model {
             self.scopes[scope].listed.push(Listed::Value(value));
         }
         self.values[value].info = Some(Box::new(info));
+    }
+
+    /// The names of what goes away, which new values may have. A name that several values have is none of them.
+    fn freed_names(&self, rewrite: &Rewrite, plan: &Plan) -> HashSet<Str> {
+        let redefined: HashSet<ValueId> = rewrite.redefined.iter().map(|&(value, _)| value).collect();
+        let inside = plan.removed_scopes.iter().flat_map(|&scope| self.values_in(scope));
+        let gone = rewrite.dropped.iter().copied().chain(inside.filter(|value| !redefined.contains(value)));
+        let names = gone.map(|value| &self.values[value].name);
+        names.filter(|name| !self.names.is_repeated(name)).cloned().collect()
+    }
+
+    /// Every value that is defined in a scope itself.
+    fn values_in(&self, scope: ScopeId) -> impl Iterator<Item = ValueId> {
+        let inputs = self.scopes[scope].inputs.iter().map(|port| port.value);
+        let results = self.nodes_in(scope).flat_map(|(_, node)| node.outputs.iter().flatten().copied());
+        inputs.chain(self.constants_in(scope).map(|(value, _)| value)).chain(results)
     }
 
     /// The bytes of constants that the rewrite removes.

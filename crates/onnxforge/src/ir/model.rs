@@ -5,12 +5,13 @@ use std::collections::HashMap;
 use super::id::{Arena, Id, NodeId, OriginId, ScopeId, ValueId};
 use super::journal::Entry;
 use super::names::Names;
-use super::node::{Node, normal_domain};
+use super::node::{Node, Op, normal_domain};
 use super::origin::{Fate, Origin, Origins};
 use super::scope::{Scope, ScopeKind};
 use super::tensor::Tensor;
 use super::types::Type;
 use super::value::{Constant, Def, Use, Value};
+use crate::proto::Str;
 use crate::proto::schema::{ModelProto, OperatorSetIdProto};
 
 /// A model. Values are stable, nodes are replaceable, ids are never used again.
@@ -55,6 +56,13 @@ impl Model {
     /// The scopes of local functions in file order.
     pub fn functions(&self) -> &[ScopeId] {
         &self.functions
+    }
+
+    /// What a node has to call to call this function; `None` for a scope that is no function.
+    pub fn called_as(&self, function: ScopeId) -> Option<Op> {
+        let ScopeKind::Function(rest) = &self.scopes[function].kind else { return None };
+        let text = |field: &Option<Str>| field.clone().unwrap_or_default();
+        Some(Op { overload: text(&rest.overload), ..Op::new(&text(&rest.domain), &text(&rest.name)) })
     }
 
     /// Every scope that is part of the model.

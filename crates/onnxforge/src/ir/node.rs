@@ -175,15 +175,17 @@ pub struct Node {
 }
 
 impl Node {
-    /// A node that is no part of a model: a call to ask questions about. It has `outputs` outputs that mean nothing.
-    pub(super) fn detached(op: Op, scope: ScopeId, outputs: usize, attrs: &[Attr]) -> Self {
+    /// A node that is no part of a model: a call to ask questions about. `outputs` says which outputs are there; they mean
+    /// nothing.
+    pub(super) fn detached(op: Op, scope: ScopeId, outputs: &[bool], attrs: &[Attr]) -> Self {
+        let meaningless = ValueId::from_index(u32::MAX);
         Self {
             op,
             scope,
             name: None,
             inputs: Vec::new(),
             slots: Vec::new(),
-            outputs: vec![Some(ValueId::from_index(u32::MAX)); outputs],
+            outputs: outputs.iter().map(|&there| there.then_some(meaningless)).collect(),
             attrs: attrs.to_vec(),
             metadata: Vec::new(),
             notes: None,

@@ -8,7 +8,6 @@ use super::signature::latest_opset;
 use crate::ir::node::normal_domain;
 use crate::ir::scope::ScopeKind;
 use crate::ir::{AttrValue, Model, NodeId, Op, ScopeId};
-use crate::proto::Str;
 
 /// Deepest nesting of function calls: valid models never call a function from itself.
 pub const MAX_CALLS: usize = 64;
@@ -30,15 +29,7 @@ pub struct Functions(HashMap<Op, ScopeId>);
 impl Functions {
     /// The functions of `model`.
     pub fn of(model: &Model) -> Self {
-        let op = |&scope: &ScopeId| match model.scope(scope).kind() {
-            ScopeKind::Function(rest) => {
-                let text = |field: &Option<Str>| field.clone().unwrap_or_default();
-                let mut op = Op::new(&text(&rest.domain), &text(&rest.name));
-                op.overload = text(&rest.overload);
-                Some((op, scope))
-            }
-            _ => None,
-        };
+        let op = |&scope: &ScopeId| model.called_as(scope).map(|op| (op, scope));
         Self(model.functions().iter().filter_map(op).collect())
     }
 

@@ -9,6 +9,7 @@
 use std::collections::HashMap;
 
 use super::pass;
+use crate::ir::dim::Dim;
 use crate::ir::{Accuracy, AttrValue, NodeId, Op, ScopeId, ValueId};
 use crate::ops::fact::Known;
 use crate::rewrite::{Cx, Skip, Skipped, Workbench};
@@ -86,7 +87,7 @@ fn same_elements(
     let (Some(Known::Dims(dims)), Some(shape), Some(dtype)) = (&fact.value, &fact.shape, fact.dtype) else {
         return Err(Skip::NOT_HERE);
     };
-    if dims.iter().all(crate::ir::dim::Dim::is_const) {
+    if dims.iter().all(Dim::is_const) {
         return Err(Skip::NOT_HERE);
     }
     let key = format!("{dtype} {shape:?} {dims:?}").into_bytes();

@@ -2,6 +2,7 @@
 
 pub mod pipeline;
 
+mod clean_up_qdq;
 mod cleanup_attention;
 mod constant_math;
 mod eliminate_common_subexpressions;
@@ -13,11 +14,13 @@ mod eliminate_identity_ops;
 mod eliminate_neutral_operands;
 mod eliminate_noop_reshapes;
 mod eliminate_noop_transposes;
+mod eliminate_optionals;
 mod eliminate_redundant_transposes;
 mod eliminate_scatter_overwrite;
 mod eliminate_sequences;
 mod eliminate_unused_initializers;
 mod eliminate_zero_bias;
+mod eliminate_zero_rnn_state;
 mod fold_cast_chains;
 mod fold_constant_of_shape_cast;
 mod fold_constants;
@@ -29,6 +32,8 @@ mod fuse_matmul_add;
 mod fuse_matmul_add_3d;
 mod fuse_pad;
 mod fuse_scale_into_weights;
+mod inline_constant_if;
+mod inline_functions;
 mod merge_concats;
 mod merge_reduces;
 mod merge_reshapes;
@@ -41,6 +46,7 @@ mod simplify_shape_chains;
 mod simplify_where;
 mod slice_cuts;
 mod split_from_slices;
+mod unroll_loops;
 
 use crate::ir::Accuracy;
 use crate::rewrite::{Rule, Skipped, Workbench};
@@ -112,11 +118,14 @@ impl std::fmt::Debug for Pass {
     }
 }
 
-/// Every pass, in the order in which they run.
+/// The passes that run unless others are asked for, in the order in which they run.
 pub static PASSES: &[&Pass] = &[
     &eliminate_identity_ops::PASS,
     &fold_constants::PASS,
+    &inline_constant_if::PASS,
+    &unroll_loops::PASS,
     &eliminate_sequences::PASS,
+    &eliminate_optionals::PASS,
     &eliminate_noop_reshapes::PASS,
     &eliminate_noop_transposes::PASS,
     &eliminate_expand_identity::PASS,
@@ -136,6 +145,8 @@ pub static PASSES: &[&Pass] = &[
     &replace_einsum::PASS,
     &eliminate_redundant_transposes::PASS,
     &cleanup_attention::PASS,
+    &clean_up_qdq::PASS,
+    &eliminate_zero_rnn_state::PASS,
     &fuse_conv_batchnorm::PASS,
     &fuse_conv_bias::PASS,
     &fuse_conv_scale::PASS,
@@ -152,9 +163,17 @@ pub static PASSES: &[&Pass] = &[
     &eliminate_unused_initializers::PASS,
 ];
 
+/// The passes that run only where they are asked for.
+pub static OPTIONAL: &[&Pass] = &[&inline_functions::PASS];
+
+/// Every pass: those that run by default, and those on request.
+pub fn all() -> impl Iterator<Item = &'static Pass> {
+    PASSES.iter().chain(OPTIONAL).copied()
+}
+
 /// The pass of this name.
 pub fn find(name: &str) -> Option<&'static Pass> {
-    PASSES.iter().copied().find(|pass| pass.name == name)
+    all().find(|pass| pass.name == name)
 }
 
 /// How a pass file makes its entry: the name is the file's name, and the text at its head the documentation.

@@ -113,7 +113,7 @@ pub fn optimize(model: &mut Model, options: &Options<'_>) -> Outcome {
         is_full = !changed;
         if is_full {
             marks.fill(None);
-            bench.facts = Inference::of(bench.model);
+            bench.infer();
         }
     }
     let mut sums: BTreeMap<&str, (i64, i64)> = BTreeMap::new();

@@ -1,8 +1,10 @@
 //! A change that a rule proposes.
 
 use super::cx::Cx;
+use super::skip::{Reason, Skip};
 use crate::ir::edit::{NewNode, Operand, Rewrite};
-use crate::ir::{Accuracy, Attr, NodeId, Op, Tensor, ValueId};
+use crate::ir::{Accuracy, Attr, Def, NodeId, Op, ScopeId, Tensor, ValueId};
+use crate::ops::call::Bindings;
 use crate::proto::Str;
 
 /// What a rule wants to be done. The driver checks it and adds what nothing reads any more.
@@ -76,6 +78,36 @@ impl Change {
         new.output(0)
     }
 
+    /// A node like `node`, with other inputs; absent ones at the end are left away. The outputs of `node` become its own.
+    pub fn recall(&mut self, cx: &Cx<'_>, node: NodeId, mut inputs: Vec<Operand>) {
+        while inputs.last() == Some(&Operand::Absent) {
+            inputs.pop();
+        }
+        let node = cx.node(node);
+        let new = self.call(node.op().clone(), inputs, node.outputs().len(), node.attrs().to_vec());
+        for (index, output) in node.outputs().iter().enumerate() {
+            match *output {
+                Some(output) => self.replace(output, new.output(index)),
+                None => self.rewrite.leave_out(new, index),
+            }
+        }
+    }
+
+    /// The nodes of `body`, which the consumed node `holder` holds, or calls with these attributes. The answer is what the
+    /// outputs of the body become. See [`Rewrite::splice`].
+    pub fn splice(
+        &mut self,
+        cx: &Cx<'_>,
+        holder: NodeId,
+        body: ScopeId,
+        inputs: &[Operand],
+        attributes: Option<Bindings>,
+        wanted: &dyn Fn(usize) -> bool,
+    ) -> Result<Vec<Operand>, Skip> {
+        let spliced = self.rewrite.splice(cx.model, holder, body, inputs, attributes, wanted);
+        spliced.map_err(|error| Reason::Edit(error).into())
+    }
+
     /// A new constant; its name starts with `hint`.
     pub fn constant(&mut self, hint: impl Into<Str>, tensor: Tensor) -> Operand {
         self.rewrite.constant(hint, tensor)
@@ -94,5 +126,24 @@ impl Change {
     /// Everything that reads `value` reads this instead.
     pub fn replace(&mut self, value: ValueId, by: impl Into<Operand>) {
         self.rewrite.redefine(value, by);
+    }
+
+    /// Everything that reads `value` reads this instead. An output keeps its name: where it cannot take over the name of
+    /// what it becomes, an Identity stands between them.
+    pub fn hand_over(&mut self, cx: &Cx<'_>, value: ValueId, by: Operand) {
+        let exposed = |value: ValueId| cx.model.value(value).is_exposed();
+        let fixed = match by {
+            Operand::Value(to) => {
+                let elsewhere = cx.model.scope_of(to) != cx.model.scope_of(value);
+                elsewhere || exposed(to) || matches!(cx.model.value(to).def(), Def::Input { .. })
+            }
+            _ => false,
+        };
+        let taken = |(other, same): (ValueId, Operand)| same == by && exposed(other);
+        if exposed(value) && (fixed || self.rewrite.redefinitions().any(taken)) {
+            let copy = self.op("Identity", [by], []);
+            return self.replace(value, copy);
+        }
+        self.replace(value, by);
     }
 }

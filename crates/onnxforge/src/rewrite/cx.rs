@@ -84,6 +84,17 @@ impl<'a> Cx<'a> {
         }
     }
 
+    /// Whether something reads the value, or refers to it by name.
+    pub fn is_read(&self, value: ValueId) -> bool {
+        let value = self.model.value(value);
+        !value.uses().is_empty() || value.is_pinned()
+    }
+
+    /// Output `index` of a node, if something reads it.
+    pub fn read_output(&self, id: NodeId, index: usize) -> Option<ValueId> {
+        self.node(id).output(index).filter(|&value| self.is_read(value))
+    }
+
     /// Fails unless `node` alone reads the value.
     pub fn read_only_by(&self, value: ValueId, node: NodeId) -> Result<(), Skip> {
         let here = |used: &Use| matches!(used, Use::Input { node: by, .. } if *by == node);

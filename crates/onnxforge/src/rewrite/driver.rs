@@ -8,9 +8,9 @@ use super::cx::Cx;
 use super::rule::Rule;
 use super::skip::{Reason, Skip};
 use crate::infer::Inference;
-use crate::ir::edit::Operand;
+use crate::ir::edit::{Operand, Rewrite};
 use crate::ir::value::{Def, Use};
-use crate::ir::{Accuracy, Model, NodeId, ValueId};
+use crate::ir::{Accuracy, Model, NodeId, ScopeId, ValueId};
 use crate::ops::Fact;
 use crate::ops::apply::{self, NoBodies};
 use crate::ops::callee::Functions;
@@ -171,6 +171,7 @@ impl<'m> Workbench<'m> {
         self.grown = self.grown.saturating_add(growth);
         let entry = &self.model.journal()[edit];
         let (produced, redefined) = (entry.produced.clone(), entry.redefined.clone());
+        let staged = learned.len().min(produced.len());
         for (&node, facts) in produced.iter().zip(learned) {
             let outputs = self.model.node(node).outputs();
             for (output, fact) in outputs.iter().zip(facts) {
@@ -185,6 +186,10 @@ impl<'m> Workbench<'m> {
         for value in redefined {
             self.facts.learn_constant(self.model, value);
         }
+        // What is in a body can be known only now that it has its place.
+        if produced.iter().any(|&node| self.model.node(node).bodies().next().is_some()) {
+            self.facts.extend(self.model, &produced[..staged]);
+        }
         for node in produced {
             around.push(node);
             let outputs: Vec<ValueId> = self.model.node(node).outputs().iter().flatten().copied().collect();
@@ -198,6 +203,20 @@ impl<'m> Workbench<'m> {
             around.into_iter().filter(|&node| self.model.node(node).is_live()).collect();
         self.touched.extend(seen);
         Ok(())
+    }
+
+    /// Drops functions that nothing else calls any more.
+    pub fn drop_functions(&mut self, pass: &'static str, functions: &[ScopeId]) -> Result<(), Skip> {
+        let mut rewrite = Rewrite::new(pass, "uncalled", Accuracy::BitExact, Vec::new());
+        functions.iter().for_each(|&function| rewrite.drop_function(function));
+        self.model.commit(rewrite).map_err(|error| Skip::from(Reason::Edit(error)))?;
+        self.functions = Functions::of(self.model);
+        Ok(())
+    }
+
+    /// Finds out anew what is known of every value.
+    pub fn infer(&mut self) {
+        self.facts = Inference::of(self.model);
     }
 
     fn readers(&self, value: ValueId) -> impl Iterator<Item = NodeId> {
@@ -229,7 +248,8 @@ impl<'m> Workbench<'m> {
             let missing = || Reason::Opset { op: node.op().to_string(), opset: opset.unwrap_or(0) };
             let inputs: Vec<Option<Fact>> =
                 inputs.iter().map(|&operand| fact_of(facts, &learned, operand)).collect();
-            match apply::call(&node, opset, None) {
+            let called = self.functions.get(node.op()).is_some();
+            match apply::call(&node, opset, None).filter(|_| !called) {
                 Some(call) => {
                     if opset.is_none() || !apply::fits(&call, inputs.len()) {
                         return Err(missing().into());
@@ -284,10 +304,13 @@ impl<'m> Workbench<'m> {
         while let Some(id) = open.pop() {
             freed = freed.saturating_add(tensors_held(self.model, id));
             let mut read: Vec<ValueId> = self.model.node(id).inputs().iter().flatten().copied().collect();
+            let mut bodies: Vec<ScopeId> = self.model.node(id).bodies().collect();
             for inner in self.model.nodes_inside(id) {
                 gone.insert(inner);
                 read.extend(self.model.node(inner).inputs().iter().flatten());
+                bodies.extend(self.model.node(inner).bodies());
             }
+            read.extend(bodies.iter().flat_map(|&body| self.model.constants_in(body).map(|(id, _)| id)));
             for value in read {
                 match self.model.value(value).def() {
                     Def::Constant { scope, .. } if self.model.scope(*scope).is_live() => {
@@ -317,9 +340,7 @@ impl<'m> Workbench<'m> {
                 }
             }
         }
-        let added =
-            change.rewrite.constants().fold(0u64, |sum, tensor| sum.saturating_add(tensor.byte_len()));
-        i64::try_from(added).unwrap_or(i64::MAX).saturating_sub(i64::try_from(freed).unwrap_or(i64::MAX))
+        change.rewrite.added_bytes().saturating_sub(i64::try_from(freed).unwrap_or(i64::MAX))
     }
 
     /// Whether nobody will read any output of the node.

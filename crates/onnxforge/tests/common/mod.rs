@@ -233,7 +233,7 @@ pub fn check_saved(model: &Model) {
 /// Commits, and checks everything that must hold after any edit.
 pub fn commit(model: &mut Model, rewrite: Rewrite) -> usize {
     let (nodes, bytes, entries) = (model.node_count() as i64, constant_bytes(model), model.journal().len());
-    let interface: Vec<_> = interface(model);
+    let before = model.clone();
     let live: Vec<NodeId> = model.nodes().map(|(id, _)| id).collect();
     let made = model.journal().iter().flat_map(|entry| entry.produced.iter().copied());
     let known: Vec<NodeId> = model.source_nodes().chain(made).collect();
@@ -254,15 +254,20 @@ pub fn commit(model: &mut Model, rewrite: Rewrite) -> usize {
     for (id, name) in names {
         assert!(!model.value(id).is_live() || *model.value(id).name() == name, "{id:?} was {name:?}");
     }
-    assert_eq!(self::interface(model), interface, "inputs and outputs keep their names and types");
+    let functions = model.functions();
+    assert_eq!(
+        interface(model, functions),
+        interface(&before, functions),
+        "inputs and outputs keep their names and types"
+    );
     check_fates(model);
     check_saved(model);
     index
 }
 
-/// Names and types of the inputs and outputs of the graph and its functions.
-fn interface(model: &Model) -> Vec<(String, String)> {
-    let scopes = std::iter::once(model.main()).chain(model.functions().iter().copied());
+/// Names and types of the inputs and outputs of the graph and these functions.
+fn interface(model: &Model, functions: &[ScopeId]) -> Vec<(String, String)> {
+    let scopes = std::iter::once(model.main()).chain(functions.iter().copied());
     scopes
         .flat_map(|scope| model.scope(scope).inputs().iter().chain(model.scope(scope).outputs()))
         .map(|port| (model.value(port.value).name().to_string(), port.declared().to_string()))

@@ -55,7 +55,7 @@ const REDUCE: &[&str] = &[
 
 /// Tries to add a node, with the constants that it needs.
 pub fn grow(g: &mut Builder) -> Option<Vec<Known>> {
-    let kind = g.below(50);
+    let kind = g.below(53);
     let dtype = if g.below(4) == 0 { DType::I64 } else { DType::F32 };
     match kind {
         0..4 => {
@@ -257,12 +257,74 @@ pub fn grow(g: &mut Builder) -> Option<Vec<Known>> {
             )
         }
         44..50 => chains::grow(g),
+        50 => branch(g),
+        51 => repeat(g),
+        52 => quantize(g),
         _ => {
             let (a, b, c) = (g.value(dtype)?, g.value(dtype)?, g.value(dtype)?);
             let op = *g.pick(&["Max", "Min", "Sum", "Mean"]);
             g.add(&format!("{op} ({}, {}, {})", a.name, b.name, c.name), 1)
         }
     }
+}
+
+/// An If, more often than not with a condition that is known. Both branches could run and give the same shapes.
+fn branch(g: &mut Builder) -> Option<Vec<Known>> {
+    let x = g.value(DType::F32)?.name;
+    let truth = g.below(2) == 0;
+    let condition = match g.value(DType::Bool).filter(|c| c.array.len() == 1 && g.below(3) == 0) {
+        Some(condition) => condition.name,
+        None => g.constant(Array::scalar(truth)),
+    };
+    let (n, op) = (g.pool.len(), *g.pick(&["Add", "Mul"]));
+    let body = format!("p{n} = Neg ({x})  q{n} = {op} (p{n}, {x})");
+    let then = match g.below(3) {
+        // ONNX Runtime wants results that are computed in the branch, each once.
+        0 => format!("(float[] q{n}, float[] h{n}) {{ {body} h{n} = Identity ({x}) }}"),
+        1 => format!("(float[] q{n}, float[] h{n}) {{ {body} h{n} = Identity (q{n}) }}"),
+        _ => {
+            let inner = |k: &str| format!("{k}{n} () => (float[] {k}r{n}) {{ {k}r{n} = {op} (q{n}, {x}) }}");
+            let nested = format!(
+                "r{n} = If <then_branch = {}, else_branch = {}> ({condition})",
+                inner("t"),
+                inner("u")
+            );
+            format!("(float[] r{n}, float[] p{n}) {{ {body} {nested} }}")
+        }
+    };
+    let other = format!("(float[] s{n}, float[] j{n}) {{ s{n} = Relu ({x}) j{n} = Identity ({x}) }}");
+    g.add(&format!("If <then_branch = a{n} () => {then}, else_branch = b{n} () => {other}> ({condition})"), 2)
+}
+
+/// A Loop of a few turns.
+fn repeat(g: &mut Builder) -> Option<Vec<Known>> {
+    let (x, n) = (g.value(DType::F32)?.name, g.pool.len());
+    let turns = Array::scalar(g.below(4) as i64);
+    let (turns, truth) = (g.constant(turns), Array::scalar(g.below(4) > 0));
+    let condition = if g.below(2) == 0 { String::new() } else { g.constant(truth) };
+    let goes_on = *g.pick(&["Identity", "Identity", "Not"]);
+    let scans = g.below(2);
+    let scan = if scans == 1 { format!(", float[] s{n}") } else { String::new() };
+    let body = format!(
+        "b{n} (int64 i{n}, bool k{n}, float[] a{n}) => (bool g{n}, float[] r{n}{scan}) {{
+            g{n} = {goes_on} (k{n})  f{n} = Cast <to = 1> (i{n})  s{n} = Mul ({x}, f{n})  r{n} = Add (a{n}, s{n})
+        }}"
+    );
+    g.add(&format!("Loop <body = {body}> ({turns}, {condition}, {x})"), 1 + scans)
+}
+
+/// Quantizes and dequantizes twice. Scales are powers of two, so that nobody rounds.
+fn quantize(g: &mut Builder) -> Option<Vec<Known>> {
+    let mut x = g.value(DType::F32)?;
+    let zero = g.below(5) as i8 - 2;
+    let zero = g.constant(Array::scalar(zero));
+    for _ in 0..2 {
+        let scale = Array::scalar(*g.pick(&[0.5f32, 0.5, 0.25]));
+        let scale = g.constant(scale);
+        let q = g.add(&format!("QuantizeLinear ({}, {scale}, {zero})", x.name), 1)?.remove(0);
+        x = g.add(&format!("DequantizeLinear ({}, {scale}, {zero})", q.name), 1)?.remove(0);
+    }
+    Some(vec![x])
 }
 
 pub fn any(g: &mut Builder) -> Option<Known> {

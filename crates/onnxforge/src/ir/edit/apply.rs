@@ -1,13 +1,16 @@
 //! The application of a checked edit, which cannot fail.
 
+use std::collections::HashSet;
+
 use super::plan::Plan;
 use super::{NewNode, ORDER_STEP, Operand, Rewrite};
 use crate::ir::id::{NodeId, OriginId, ScopeId, ValueId};
 use crate::ir::model::Model;
-use crate::ir::node::{Node, NodeNotes, Op};
+use crate::ir::node::{Attr, Node, NodeNotes, Op};
 use crate::ir::origin::Origin;
 use crate::ir::scope::ScopeKind;
 use crate::ir::value::{Def, Use, Value};
+use crate::proto::Str;
 
 impl Model {
     /// Makes the new nodes, in their order, after the plan's anchor.
@@ -16,84 +19,93 @@ impl Model {
         rewrite: &Rewrite,
         plan: &Plan,
         parents: &[OriginId],
-        constants: &[ValueId],
+        constants: &[Option<ValueId>],
         results: &mut [Vec<Option<ValueId>>],
+        free: &mut HashSet<Str>,
     ) -> Vec<NodeId> {
         let mut after = plan.after;
         let mut produced = Vec::new();
-        let mut lent = std::collections::HashSet::new();
+        let mut lent = HashSet::new();
         // New values first, so that nodes may refer to each other in any order.
         for (staged, outputs) in rewrite.nodes.iter().zip(results.iter_mut()) {
             let base = outputs.iter().flatten().next().map(|&value| self.values[value].name.clone());
-            for (index, output) in outputs.iter_mut().enumerate().filter(|(_, output)| output.is_none()) {
-                let inherited = staged.like.and_then(|like| self.nodes[like].output(index));
-                let name = match inherited {
-                    Some(value) => self.names.fresh(&self.values[value].name.clone()),
+            for (index, output) in outputs.iter_mut().enumerate() {
+                if output.is_some() || !staged.outputs[index] {
+                    continue;
+                }
+                *output = match &staged.copied {
+                    Some(copied) => self.copied_output(rewrite, copied, index, plan.scope, free),
                     None => {
-                        let hint = base.as_deref().unwrap_or(&staged.op.name);
-                        self.names.fresh(&format!("{hint}_{}", rewrite.rule))
+                        let inherited = staged.like.and_then(|like| self.nodes[like].output(index));
+                        let hint = match inherited {
+                            Some(value) => self.values[value].name.to_string(),
+                            None => {
+                                format!("{}_{}", base.as_deref().unwrap_or(&staged.op.name), rewrite.rule)
+                            }
+                        };
+                        let name = self.names.fresh(&hint);
+                        Some(self.values.push(Value::new(name, Def::Removed)))
                     }
                 };
-                *output = Some(self.values.push(Value::new(name, Def::Removed)));
             }
         }
         for (staged, outputs) in rewrite.nodes.iter().zip(results.iter()) {
-            let origin =
-                self.origins.intern(Origin::Derived { rule: rewrite.rule.clone(), parents: parents.into() });
-            // The node that used to define one of the results lends its name and metadata.
-            let model =
-                staged.like.or_else(|| outputs.iter().flatten().find_map(|&value| self.values[value].node()));
-            let heir = model.or(rewrite.consumed.last().copied());
-            let inputs: Vec<Option<ValueId>> = staged
-                .inputs
-                .iter()
-                .map(|&operand| match operand {
-                    Operand::Value(value) => Some(value),
-                    Operand::Output(NewNode(node), index) => results[node][index],
-                    Operand::Constant(index) => constants.get(index).copied(),
-                    Operand::Absent => None,
-                })
-                .collect();
-            let node = Node {
-                op: staged.op.clone(),
-                scope: plan.scope,
-                name: model.filter(|&node| lent.insert(node)).and_then(|node| self.nodes[node].name.clone()),
-                slots: vec![0; inputs.len()],
-                inputs,
-                outputs: outputs.clone(),
-                attrs: staged.attrs.clone(),
-                metadata: heir.map(|node| self.nodes[node].metadata.clone()).unwrap_or_default(),
-                notes: heir.and_then(|node| inherited_notes(&self.nodes[node], &staged.op)),
-                origin,
-                previous: None,
-                next: None,
-                order: 0,
-                live: true,
-            };
-            let id = self.nodes.push(node);
-            for attr in &staged.attrs {
-                for &body in attr.scopes() {
-                    self.scopes[body].parent = Some(plan.scope);
-                    if let ScopeKind::Body { node, .. } = &mut self.scopes[body].kind {
-                        *node = id;
+            let node = match self.copied_node(rewrite, staged, plan.scope) {
+                Some(copy) => copy,
+                None => {
+                    let parents = parents.into();
+                    let origin = Origin::Derived { rule: rewrite.rule.clone(), parents };
+                    // The node that used to define one of the results lends its name and metadata.
+                    let old = || outputs.iter().flatten().find_map(|&value| self.values[value].node());
+                    let model = staged.like.or_else(old);
+                    let heir = model.or(rewrite.consumed.last().copied()).map(|node| &self.nodes[node]);
+                    let lender = model.filter(|&node| lent.insert(node));
+                    Node {
+                        name: lender.and_then(|node| self.nodes[node].name.clone()),
+                        metadata: heir.map(|node| node.metadata.clone()).unwrap_or_default(),
+                        notes: heir.and_then(|node| inherited_notes(node, &staged.op)),
+                        origin: self.origins.intern(origin),
+                        ..Node::detached(staged.op.clone(), plan.scope, &[], &[])
                     }
                 }
-            }
-            for index in 0..self.nodes[id].inputs.len() {
-                if let Some(value) = self.nodes[id].inputs[index] {
-                    self.add_use(value, Use::Input { node: id, index: index as u32 });
+            };
+            let operand = |&operand: &Operand| match operand {
+                Operand::Value(value) => Some(value),
+                Operand::Output(NewNode(node), index) => results[node][index],
+                Operand::Constant(index) => constants[index],
+                Operand::Absent => None,
+            };
+            let inputs = staged.inputs.iter().map(operand).collect();
+            let node = Node { inputs, outputs: outputs.clone(), attrs: staged.attrs.clone(), ..node };
+            let id = self.add_node(node, after);
+            for &body in staged.attrs.iter().filter(|_| staged.copied.is_none()).flat_map(Attr::scopes) {
+                self.scopes[body].parent = Some(plan.scope);
+                if let ScopeKind::Body { node, .. } = &mut self.scopes[body].kind {
+                    *node = id;
                 }
             }
-            for (index, value) in outputs.iter().enumerate() {
-                if let Some(value) = value {
-                    self.values[*value].def = Def::Node { node: id, index: index as u32 };
-                }
-            }
-            self.link(id, plan.scope, after);
             after = Some(id);
             produced.push(id);
         }
         produced
+    }
+
+    /// Adds a node to its scope, right after `after`: it reads its inputs and defines its outputs.
+    pub(super) fn add_node(&mut self, node: Node, after: Option<NodeId>) -> NodeId {
+        let (scope, slots) = (node.scope, vec![0; node.inputs.len()]);
+        let id = self.nodes.push(Node { slots, live: true, ..node });
+        for index in 0..self.nodes[id].inputs.len() {
+            if let Some(value) = self.nodes[id].inputs[index] {
+                self.add_use(value, Use::Input { node: id, index: index as u32 });
+            }
+        }
+        for index in 0..self.nodes[id].outputs.len() {
+            if let Some(value) = self.nodes[id].outputs[index] {
+                self.values[value].def = Def::Node { node: id, index: index as u32 };
+            }
+        }
+        self.link(id, scope, after);
+        id
     }
 
     /// Puts a node into the order of its scope, right after `after`.
@@ -148,11 +160,12 @@ impl Model {
         for port in self.scopes[id].outputs.clone() {
             self.remove_output_uses(port.value, id);
         }
-        for port in self.scopes[id].inputs.clone() {
-            self.values[port.value].def = Def::Removed;
-        }
-        for value in std::mem::take(&mut self.scopes[id].constants) {
-            self.values[value].def = Def::Removed;
+        let inputs: Vec<ValueId> = self.scopes[id].inputs.iter().map(|port| port.value).collect();
+        for value in inputs.into_iter().chain(std::mem::take(&mut self.scopes[id].constants)) {
+            // What was redefined has a definition elsewhere already.
+            if self.scope_of(value) == Some(id) {
+                self.values[value].def = Def::Removed;
+            }
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
+use super::staged::Staged;
 use super::{EditError, NewNode, Operand, Rewrite, ordered};
 use crate::ir::id::{NodeId, ScopeId, ValueId};
 use crate::ir::model::Model;
@@ -43,6 +44,8 @@ pub(super) struct Group {
 impl Model {
     pub(super) fn plan(&self, rewrite: &Rewrite) -> Result<Plan, EditError> {
         let planner = Planner::new(self, rewrite)?;
+        self.check_splices(rewrite)?;
+        self.check_functions(rewrite, &planner.gone)?;
         planner.check_operands()?;
         planner.check_removed()?;
         let groups = planner.groups()?;
@@ -68,7 +71,8 @@ impl<'a> Planner<'a> {
     fn new(model: &'a Model, rewrite: &'a Rewrite) -> Result<Self, EditError> {
         let scope = scope_of_rewrite(model, rewrite)?;
         let mut moved = HashMap::new();
-        for (index, staged) in rewrite.nodes.iter().enumerate() {
+        let made = |staged: &&Staged| staged.copied.is_none();
+        for (index, staged) in rewrite.nodes.iter().enumerate().filter(|(_, staged)| made(staged)) {
             for &body in staged.attrs.iter().flat_map(Attr::scopes) {
                 if moved.insert(body, index).is_some() {
                     return Err(EditError::Body);
@@ -77,7 +81,9 @@ impl<'a> Planner<'a> {
         }
         // Bodies that new nodes take over stay; everything else in the bodies goes with its node.
         let mut consumed: Vec<NodeId> = ordered(rewrite.consumed.iter().copied());
-        let mut removed_scopes = Vec::new();
+        let mut removed_scopes = ordered(rewrite.functions.iter().copied());
+        consumed
+            .extend(removed_scopes.iter().flat_map(|&scope| model.nodes_in(scope).map(|(inner, _)| inner)));
         let mut next = 0;
         while let Some(&node) = consumed.get(next) {
             for body in model.nodes[node].bodies().filter(|body| !moved.contains_key(body)) {
@@ -120,8 +126,7 @@ impl<'a> Planner<'a> {
     /// Every operand exists, is not about to go, and comes before what reads it.
     fn check_operands(&self) -> Result<(), EditError> {
         let nodes = self.rewrite.nodes.iter().enumerate();
-        let inputs =
-            nodes.flat_map(|(index, staged)| staged.inputs.iter().map(move |&operand| (index, operand)));
+        let inputs = nodes.flat_map(|(index, staged)| staged.reads().map(move |operand| (index, operand)));
         let definitions = self.rewrite.redefined.iter().map(|&(_, by)| (usize::MAX, by));
         for (reader, operand) in inputs.chain(definitions) {
             match operand {
@@ -136,7 +141,7 @@ impl<'a> Planner<'a> {
                     }
                 }
                 Operand::Output(NewNode(node), index) => {
-                    let exists = self.rewrite.nodes.get(node).is_some_and(|staged| index < staged.outputs);
+                    let exists = self.rewrite.nodes.get(node).is_some_and(|staged| staged.has_output(index));
                     if !exists || node >= reader {
                         return Err(EditError::Operand);
                     }
@@ -262,7 +267,7 @@ impl<'a> Planner<'a> {
             Ok(())
         };
         for (reader, staged) in self.rewrite.nodes.iter().enumerate() {
-            for &operand in &staged.inputs {
+            for operand in staged.reads() {
                 let Operand::Value(value) = operand else { continue };
                 match self.resolve(value, operand)? {
                     Source::Value(target) => read(target)?,

@@ -1,0 +1,65 @@
+//! What a rewrite will make.
+
+use std::collections::HashSet;
+
+use super::splice::Copied;
+use super::{Operand, Rewrite, saturating_sum};
+use crate::ir::id::{NodeId, ValueId};
+use crate::ir::node::{Attr, Op};
+use crate::ir::tensor::Tensor;
+use crate::proto::Str;
+
+/// A node.
+#[derive(Clone, Debug)]
+pub(super) struct Staged {
+    pub op: Op,
+    pub inputs: Vec<Operand>,
+    /// Which outputs are there.
+    pub outputs: Vec<bool>,
+    pub attrs: Vec<Attr>,
+    /// The node of a body that it is a copy of.
+    pub copied: Option<Copied>,
+    /// The consumed node that it is another version of.
+    pub like: Option<NodeId>,
+}
+
+impl Staged {
+    /// Everything that it reads, itself or in its bodies.
+    pub fn reads(&self) -> impl Iterator<Item = Operand> {
+        self.inputs.iter().chain(self.copied.iter().flat_map(|copied| &copied.captured)).copied()
+    }
+
+    pub fn has_output(&self, index: usize) -> bool {
+        self.outputs.get(index).copied().unwrap_or(false)
+    }
+}
+
+/// A constant.
+#[derive(Clone, Debug)]
+pub(super) struct StagedConstant {
+    pub hint: Str,
+    pub tensor: Tensor,
+    /// The constant of a body that it is a copy of.
+    pub copied: Option<ValueId>,
+}
+
+impl Rewrite {
+    /// The new constants that are made: those of copied bodies only where something reads them.
+    pub(super) fn made_constants(&self) -> HashSet<usize> {
+        let operands = self.nodes.iter().flat_map(Staged::reads);
+        let operands = operands.chain(self.redefined.iter().map(|&(_, by)| by));
+        let constant = |operand| if let Operand::Constant(index) = operand { Some(index) } else { None };
+        // What a caller adds is wanted; of a body's constants, those that the copies read.
+        let added = self.constants.iter().enumerate().filter(|(_, constant)| constant.copied.is_none());
+        operands.filter_map(constant).chain(added.map(|(index, _)| index)).collect()
+    }
+
+    /// The bytes of new constants, those in copied bodies included.
+    pub fn added_bytes(&self) -> i64 {
+        let read = self.made_constants();
+        let own = self.constants.iter().enumerate().filter(|(index, _)| read.contains(index));
+        let own = own.map(|(_, constant)| constant.tensor.byte_len());
+        let copied = self.nodes.iter().filter_map(|staged| Some(staged.copied.as_ref()?.bytes));
+        saturating_sum(own.chain(copied))
+    }
+}
