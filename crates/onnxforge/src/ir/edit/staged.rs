@@ -44,14 +44,14 @@ pub(super) struct StagedConstant {
 }
 
 impl Rewrite {
-    /// The new constants that are made: those of copied bodies only where something reads them.
+    /// The new constants that are made: with copied bodies only those that something reads.
     pub(super) fn made_constants(&self) -> HashSet<usize> {
         let operands = self.nodes.iter().flat_map(Staged::reads);
         let operands = operands.chain(self.redefined.iter().map(|&(_, by)| by));
         let constant = |operand| if let Operand::Constant(index) = operand { Some(index) } else { None };
-        // What a caller adds is wanted; of a body's constants, those that the copies read.
-        let added = self.constants.iter().enumerate().filter(|(_, constant)| constant.copied.is_none());
-        operands.filter_map(constant).chain(added.map(|(index, _)| index)).collect()
+        // What a caller adds is wanted, unless it is for copies of a body, which may not read it.
+        let added = if self.splices.is_empty() { self.constants.len() } else { 0 };
+        operands.filter_map(constant).chain(0..added).collect()
     }
 
     /// The bytes of new constants, those in copied bodies included.
