@@ -50,8 +50,12 @@ fn unroll(cx: &Cx<'_>, id: NodeId) -> Result<Change, Skip> {
     check_cost(cx, id, body, turns, scans.len())?;
     let mut change = cx.change(&[id]);
     let mut rows: Vec<Vec<Operand>> = vec![Vec::new(); scans.len()];
-    let truth = number(&mut change, "condition", Array::scalar(true))?;
+    let mut truth = None;
     for turn in 1..=turns {
+        let truth = match truth {
+            Some(truth) => truth,
+            None => *truth.insert(number(&mut change, "condition", Array::scalar(true))?),
+        };
         let count = number(&mut change, "turn", Array::scalar(turn as i64 - 1))?;
         let inputs: Vec<Operand> = [count, truth].into_iter().chain(carried).collect();
         // The first output says whether there is another turn; what is carried after the last one has to be read.
