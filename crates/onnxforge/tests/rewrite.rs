@@ -189,3 +189,10 @@ fn attributes_that_a_pattern_does_not_name_have_their_defaults() {
     assert_eq!(fired("<transA = 1>", "c"), (0, vec![Reason::Attribute("transA")]));
     assert_eq!(fired("", "d"), (0, vec![Reason::NotConstant]));
 }
+
+#[test]
+fn operators_of_a_version_that_nobody_knows_stay() {
+    static RULE: At = at(|cx, node| by(cx, node, "Abs", &[]));
+    assert_eq!(apply(&mut graph(21, RELU), &RULE, Budget::default()).0, 1);
+    assert_eq!(apply(&mut graph(99, RELU), &RULE, Budget::default()), (0, vec![]));
+}

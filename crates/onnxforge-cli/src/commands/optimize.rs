@@ -134,6 +134,7 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     let start = Instant::now();
     refuse_invalid(&args.model, output)?;
     let mut model = load_model(&args.model, output)?;
+    super::warn_of_newer_opsets(&args.model, &model);
     let (before, operators_before) = (Size::of(&model), operators(&model));
     let wishes = Wishes {
         dims: args.set_dim.iter().cloned().collect(),

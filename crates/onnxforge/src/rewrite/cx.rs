@@ -11,6 +11,7 @@ use crate::ops::TensorFact;
 use crate::ops::call::Call;
 use crate::ops::callee::{Callee, Functions};
 use crate::ops::error::OpError;
+use crate::ops::signature::latest_opset;
 
 /// The model, what is known of it, and the rule that looks at it.
 #[derive(Clone, Copy)]
@@ -48,8 +49,13 @@ impl<'a> Cx<'a> {
     /// The call that a node makes. Nodes of operators that the table does not know are nothing that rules are about.
     pub fn call(&self, id: NodeId) -> Result<Call<'a>, Skip> {
         match self.functions.callee(self.model, id, None) {
-            Callee::Operator(call) => Ok(call),
-            Callee::Function(_) | Callee::Unknown => Err(Skip::NOT_HERE),
+            // What an operator means in a version that the table does not have yet, nobody here knows.
+            Callee::Operator(call)
+                if latest_opset(call.def.domain).is_none_or(|latest| call.opset <= latest) =>
+            {
+                Ok(call)
+            }
+            _ => Err(Skip::NOT_HERE),
         }
     }
 

@@ -14,6 +14,7 @@ use crate::ir::{Accuracy, Model, NodeId, ScopeId, ValueId};
 use crate::ops::Fact;
 use crate::ops::apply::{self, NoBodies};
 use crate::ops::callee::Functions;
+use crate::ops::signature::latest_opset;
 
 /// What changes may cost.
 #[derive(Clone, Debug)]
@@ -361,8 +362,15 @@ impl<'m> Workbench<'m> {
 }
 
 fn is_root(rule: &dyn Rule, model: &Model, id: NodeId) -> bool {
-    let op = model.node(id).op();
-    rule.roots().is_empty() || op.domain.is_empty() && rule.roots().contains(&&*op.name)
+    let node = model.node(id);
+    let op = node.op();
+    let wanted = rule.roots().is_empty() || op.domain.is_empty() && rule.roots().contains(&&*op.name);
+    if !wanted {
+        return false;
+    }
+    // What an operator means in a version that the table does not have yet, nobody here knows.
+    let version = model.opset(node.scope(), &op.domain);
+    latest_opset(&op.domain).is_none_or(|latest| version.is_none_or(|version| version <= latest))
 }
 
 /// Bytes of the tensors in a node's attributes.
