@@ -196,3 +196,11 @@ fn operators_of_a_version_that_nobody_knows_stay() {
     assert_eq!(apply(&mut graph(21, RELU), &RULE, Budget::default()).0, 1);
     assert_eq!(apply(&mut graph(99, RELU), &RULE, Budget::default()), (0, vec![]));
 }
+
+#[test]
+fn an_element_type_that_the_operator_does_not_have_is_refused() {
+    static RULE: At = at(|cx, node| by(cx, node, "Exp", &[]));
+    let text = "g (int32[N] x) => (int32[N] y) { a = Relu(x)  y = Neg(a) }";
+    let (fired, reasons) = apply(&mut graph(21, text), &RULE, Budget::default());
+    assert_eq!((fired, reasons), (0, vec![Reason::Opset { op: "Exp".into(), opset: 21 }]));
+}

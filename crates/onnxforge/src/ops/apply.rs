@@ -34,9 +34,20 @@ pub fn call<'a>(node: &'a Node, opset: Option<i64>, bindings: Option<&'a Binding
     Some(Call { def, opset, signature, node, bindings })
 }
 
-/// Whether the signature allows so many inputs and the attributes that the node has.
-pub fn fits(call: &Call<'_>, inputs: usize) -> bool {
+/// Whether the signature allows so many inputs, their element types as far as they are known, and the attributes that the
+/// node has.
+pub fn fits(call: &Call<'_>, facts: &[Option<Fact>]) -> bool {
     let Some(signature) = call.signature else { return true };
+    let inputs = facts.len();
+    let allowed = |(index, fact): (usize, &Option<Fact>)| {
+        let dtype = fact.as_ref().and_then(|fact| fact.tensor()?.dtype);
+        dtype.is_none_or(|dtype| {
+            signature.input(index).is_some_and(|param| param.types.allows_tensor(dtype.code()))
+        })
+    };
+    if !facts.iter().enumerate().all(allowed) {
+        return false;
+    }
     if signature.deprecated {
         return false;
     }

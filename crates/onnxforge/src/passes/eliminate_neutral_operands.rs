@@ -1,7 +1,7 @@
 //! eliminate_neutral_operands: x + 0, x − 0, x · 1, x / 1 and x¹ become x; so do `x and true` and `x or false`.
 //!
 //! **Matches** the operators with a constant whose elements all are the neutral one, on either side where that is the same.
-//! **Accuracy** `ValueExact`: −0 + 0 is +0 and becomes −0; everything else stays to the bit.
+//! **Accuracy** `ValueExact` for sums and differences: −0 + 0 and −0 − (−0) are +0 and become −0; everything else stays to the bit.
 //! **Proof** The constant is the neutral element of the operation.
 //! **Never** where the constant would broadcast the other operand to a larger shape: the driver proves that it does not.
 
@@ -38,7 +38,7 @@ fn neutral(cx: &Cx<'_>, id: NodeId) -> Result<Change, Skip> {
         return Err(Skip::NOT_HERE);
     };
     let mut change = cx.forward(id, kept)?;
-    if op != "Add" {
+    if !matches!(op, "Add" | "Sub") {
         change.promise(Accuracy::BitExact);
     }
     Ok(change)

@@ -5,9 +5,11 @@
 //! **Accuracy** `BitExact`.
 //! **Proof** When the first cast is injective and exact, the second sees the very numbers of the source, so that it gives what
 //! it would give without the detour; a cast to the own type is the identity.
-//! **Never** a detour over a type that rounds or wraps, such as float32 over float16; strings; 8-bit floats, which saturate.
+//! **Never** a detour over a type that rounds or wraps, such as float32 over float16; from integers over floats to integers that are too small,
+//! which the integers would wrap into; strings; 8-bit floats, which saturate.
 
 use super::pass;
+use crate::ir::dtype::Kind;
 use crate::ir::{Accuracy, DType};
 use crate::rewrite::{At, Reason, Skip};
 
@@ -52,7 +54,9 @@ static DETOUR: At = At {
         let inner = cx.producer(cx.input(outer, 0)?, "Cast", outer).ok_or(Skip::NOT_HERE)?;
         let (x, y) = (cx.input(inner, 0)?, cx.output(outer)?);
         let (from, over, to) = (cx.dtype(x)?, cx.dtype(cx.output(inner)?)?, cx.dtype(y)?);
-        if !holds(over, from) || !is_plain(to) {
+        // Integers that do not fit wrap, floats that do not fit an integer are left open.
+        let opens = is_integer(from) && !is_integer(over) && is_integer(to) && !holds(to, from);
+        if !holds(over, from) || !is_plain(to) || opens {
             return Err(Reason::Type.into());
         }
         let mut change = cx.change(&[outer]);
@@ -84,6 +88,10 @@ fn holds(wide: DType, narrow: DType) -> bool {
         U64 | I64 | F64 => wide == narrow,
         _ => false,
     }
+}
+
+fn is_integer(dtype: DType) -> bool {
+    matches!(dtype.kind(), Kind::Signed | Kind::Unsigned)
 }
 
 /// Numbers that casts treat alike on every path.

@@ -4,10 +4,11 @@
 //! Gemm with constant weights that nothing else reads.
 //! **Accuracy** `Rounding`: the weights are rounded once more instead of the products.
 //! **Proof** Convolutions and products are linear in their weights for each output channel.
-//! **Never** a constant that varies along another axis, such as the width, however long that is; a factor that is no finite number.
+//! **Never** a constant that varies along another axis, such as the width, however long that is; a factor that is very small, very large or no number.
 
 use super::fuse_conv_batchnorm::{Affine, scale_weights};
 use super::fuse_conv_bias::{along_channels, channels, linear_and_constant};
+use super::fuse_scale_into_weights::RANGE;
 use super::pass;
 use crate::ir::{Accuracy, NodeId};
 use crate::rewrite::{At, Change, Cx, Skip};
@@ -26,8 +27,8 @@ fn fuse(cx: &Cx<'_>, product: NodeId) -> Result<Change, Skip> {
     if divides {
         factors.iter_mut().for_each(|factor| *factor = factor.recip());
     }
-    if factors.iter().any(|factor| !factor.is_finite()) {
-        return Err(Skip::because("a factor is not finite"));
+    if !factors.iter().all(|factor| *factor == 0.0 || RANGE.contains(&factor.abs())) {
+        return Err(Skip::because("weights might leave the range of their type"));
     }
     let summands = vec![0.0; factors.len()];
     scale_weights(cx, linear, product, &Affine { factors, summands })

@@ -5,7 +5,7 @@
 //! **Accuracy** `Rounding`: the weights are rounded once more instead of the products; `BitExact` for powers of two that stay in
 //! range.
 //! **Proof** (x·W + b)·s = x·(W·s) + b·s, (q·k)·s = (q·s)·k, and moving elements commutes with multiplying each of them.
-//! **Never** a factor that is no finite number or is 0; where the product has other readers; a factor above 1 through another product.
+//! **Never** a factor that is 0, very small, very large or no number; where the product has other readers; a factor above 1 through another product.
 
 use super::pass;
 use crate::ir::{Accuracy, NodeId, Tensor, ValueId};
@@ -16,6 +16,8 @@ pass!(fuse_scale_into_weights, &[&FUSE]);
 static FUSE: At =
     At { name: "fuse", accuracy: Accuracy::Rounding { ulps: 4.0 }, ops: &["Mul", "Div"], apply: fuse };
 
+/// Factors that leave weights of a usual size far from where numbers overflow or lose places.
+pub(super) const RANGE: std::ops::RangeInclusive<f64> = 1e-6..=1e6;
 /// Operators that move the elements of their first input.
 const LAYOUT: [&str; 5] = ["Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten"];
 
@@ -58,8 +60,8 @@ fn fuse(cx: &Cx<'_>, product: NodeId) -> Result<Change, Skip> {
         reader = node;
         value = cx.input(node, 0)?;
     }
-    if !factor.is_finite() || factor == 0.0 {
-        return Err(Skip::because("the factor is 0 or not finite"));
+    if !RANGE.contains(&factor.abs()) {
+        return Err(Skip::because("weights might leave the range of their type"));
     }
     let mut consumed: Vec<NodeId> = way.iter().rev().copied().collect();
     consumed.push(product);

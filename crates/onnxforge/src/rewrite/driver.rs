@@ -252,7 +252,7 @@ impl<'m> Workbench<'m> {
             let called = self.functions.get(node.op()).is_some();
             match apply::call(&node, opset, None).filter(|_| !called) {
                 Some(call) => {
-                    if opset.is_none() || !apply::fits(&call, inputs.len()) {
+                    if opset.is_none() || !apply::fits(&call, &inputs) {
                         return Err(missing().into());
                     }
                     let mut bodies = NoBodies;
