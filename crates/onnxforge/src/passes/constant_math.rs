@@ -1,25 +1,50 @@
 //! Arithmetic with constants that passes share.
 
-use crate::ir::{DType, NodeId, Tensor, ValueId};
-use crate::ops::apply::{self, NoBodies, Settings};
-use crate::ops::eval::Memory;
+use std::time::Instant;
+
+use crate::ir::{DType, NodeId, ScopeId, Tensor, ValueId};
+use crate::ops::apply::{self, Settings};
+use crate::ops::call::Call;
+use crate::ops::error::{invalid, unsupported};
+use crate::ops::eval::{Memory, RunScope};
 use crate::ops::kernel::convert::{Rounding, convert};
 use crate::ops::{Array, OpError, Value};
-use crate::rewrite::{Cx, Reason, Skip};
+use crate::rewrite::{Budget, Cx, Reason, Skip};
 
 /// Integers up to here are exact as 64-bit floats.
 const EXACT: f64 = (1u64 << 53) as f64;
 
+/// What a call makes of constants, within the budget.
+pub fn evaluate(call: Call<'_>, inputs: &[Option<Tensor>], budget: &Budget) -> Result<Vec<Tensor>, OpError> {
+    let array = |tensor: &Option<Tensor>| match tensor {
+        Some(tensor) => Ok(Some(Value::from(Array::from_tensor(tensor)?))),
+        None => Ok(None),
+    };
+    let inputs = inputs.iter().map(array).collect::<Result<Vec<_>, OpError>>()?;
+    let (memory, until) = (Memory::new(budget.result), Until(Instant::now() + budget.time));
+    let settings = Settings { memory: &memory, scopes: &until, wide: false, seed: 0 };
+    let values = apply::evaluate(call, inputs, settings)?;
+    values.iter().map(|value| Ok(value.array()?.to_tensor()?)).collect()
+}
+
+/// For calls without bodies that must end in time.
+struct Until(Instant);
+
+impl RunScope for Until {
+    fn scope(&self, _: ScopeId, _: Vec<Value>) -> Result<Vec<Value>, OpError> {
+        invalid("a call without bodies asked for one")
+    }
+
+    fn check_time(&self) -> Result<(), OpError> {
+        if Instant::now() > self.0 { unsupported("taking so long") } else { Ok(()) }
+    }
+}
+
 /// What a standard operator without attributes makes of two constants, at the operator set that holds at `near`.
 pub fn combine(cx: &Cx<'_>, near: NodeId, op: &str, a: &Tensor, b: &Tensor) -> Result<Tensor, Skip> {
     let call = apply::standard_call(&cx.call(near)?, op, cx.opset(near))?;
-    let inputs = [a, b].map(|tensor| Array::from_tensor(tensor).map(Value::from).map(Some));
-    let inputs = inputs.into_iter().collect::<Result<Vec<_>, OpError>>()?;
-    let memory = Memory::new(cx.budget.result);
-    let results =
-        apply::evaluate(call, inputs, Settings { memory: &memory, scopes: &NoBodies, wide: false, seed: 0 })?;
-    let result = results.first().ok_or(Skip::NOT_HERE)?;
-    Ok(result.array()?.to_tensor().map_err(OpError::from)?)
+    let results = evaluate(call, &[Some(a.clone()), Some(b.clone())], cx.budget)?;
+    results.into_iter().next().ok_or(Skip::NOT_HERE)
 }
 
 /// The finite number that a constant of one element is, without loss.

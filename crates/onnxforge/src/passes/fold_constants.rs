@@ -9,17 +9,16 @@
 
 use std::time::Instant;
 
-use super::pass;
+use super::{constant_math, pass};
 use crate::ir::dim::{Dim, Symbols};
 use crate::ir::dtype::Kind;
 use crate::ir::scope::ScopeKind;
 use crate::ir::tensor::Tensor;
-use crate::ir::{Accuracy, DType, NodeId, ScopeId, ValueId};
-use crate::ops::apply::{self, NoBodies, Settings};
+use crate::ir::{Accuracy, DType, NodeId, ValueId};
+use crate::ops::apply::{self, NoBodies};
 use crate::ops::call::Call;
-use crate::ops::error::{OpError, invalid, unsupported};
-use crate::ops::eval::{Memory, RunScope};
-use crate::ops::{Array, Fact, TensorFact, Value};
+use crate::ops::error::OpError;
+use crate::ops::{Array, Fact, TensorFact};
 use crate::rewrite::{At, Budget, Change, Cx, Reason, Skip};
 
 pass!(fold_constants, &[&FOLD]);
@@ -148,9 +147,7 @@ fn evaluate(call: Call<'_>, inputs: &[Option<Tensor>], budget: &Budget) -> Resul
         return Err(Reason::Time.into());
     }
     let start = Instant::now();
-    let values = run(call, inputs, budget)?;
-    let tensor = |value: &Value| Ok(value.array()?.to_tensor()?);
-    let tensors = values.iter().map(tensor).collect::<Result<Vec<_>, OpError>>()?;
+    let tensors = constant_math::evaluate(call, inputs, budget)?;
     if is_disputed(call, inputs, &tensors) {
         return Err(Skip::because("runtimes differ about the result"));
     }
@@ -171,30 +168,6 @@ fn work(call: Call<'_>, inputs: &[Option<Tensor>]) -> f64 {
     }
     let window = call.opt_ints("kernel_shape").ok().flatten().unwrap_or_default();
     window.iter().fold(sum, |work, &size| work * size as f64)
-}
-
-fn run(call: Call<'_>, inputs: &[Option<Tensor>], budget: &Budget) -> Result<Vec<Value>, OpError> {
-    let array = |tensor: &Option<Tensor>| match tensor {
-        Some(tensor) => Ok(Some(Value::from(Array::from_tensor(tensor)?))),
-        None => Ok(None),
-    };
-    let inputs = inputs.iter().map(array).collect::<Result<Vec<_>, OpError>>()?;
-    let memory = Memory::new(budget.result);
-    let until = Until(Instant::now() + budget.time);
-    apply::evaluate(call, inputs, Settings { memory: &memory, scopes: &until, wide: false, seed: 0 })
-}
-
-/// For calls without bodies that must end in time.
-struct Until(Instant);
-
-impl RunScope for Until {
-    fn scope(&self, _: ScopeId, _: Vec<Value>) -> Result<Vec<Value>, OpError> {
-        invalid("a call without bodies asked for one")
-    }
-
-    fn check_time(&self) -> Result<(), OpError> {
-        if Instant::now() > self.0 { unsupported("taking so long") } else { Ok(()) }
-    }
 }
 
 /// Where runtimes give different answers, the model's own answer at run time stays.

@@ -72,10 +72,7 @@ impl Change {
         node: NodeId,
         inputs: impl IntoIterator<Item = Operand>,
     ) -> Operand {
-        let old = cx.node(node);
-        let new = self.call(old.op().clone(), inputs, old.outputs().len(), old.attrs().to_vec());
-        self.rewrite.inherit(new, node);
-        new.output(0)
+        self.again(cx, node, inputs).output(0)
     }
 
     /// A node like `node`, with other inputs; absent ones at the end are left away. The outputs of `node` become its own.
@@ -83,14 +80,20 @@ impl Change {
         while inputs.last() == Some(&Operand::Absent) {
             inputs.pop();
         }
-        let node = cx.node(node);
-        let new = self.call(node.op().clone(), inputs, node.outputs().len(), node.attrs().to_vec());
-        for (index, output) in node.outputs().iter().enumerate() {
+        let new = self.again(cx, node, inputs);
+        for (index, output) in cx.node(node).outputs().iter().enumerate() {
             match *output {
                 Some(output) => self.replace(output, new.output(index)),
                 None => self.rewrite.leave_out(new, index),
             }
         }
+    }
+
+    fn again(&mut self, cx: &Cx<'_>, node: NodeId, inputs: impl IntoIterator<Item = Operand>) -> NewNode {
+        let old = cx.node(node);
+        let new = self.call(old.op().clone(), inputs, old.outputs().len(), old.attrs().to_vec());
+        self.rewrite.inherit(new, node);
+        new
     }
 
     /// The nodes of `body`, which the consumed node `holder` holds, or calls with these attributes. The answer is what the
