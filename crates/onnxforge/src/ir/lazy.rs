@@ -1,16 +1,21 @@
 //! Tensors that are computed while they are written: a changed layout or a scale, in bounded memory.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 use std::sync::Arc;
 
 use half::{bf16, f16};
+use rayon::prelude::*;
 
 use super::dtype::DType;
 use super::tensor::{Data, Tensor, TensorError};
 use crate::blob::Stream;
 
-/// How many bytes are worked on at a time.
+/// How many bytes a thread works on at a time.
 const CHUNK: usize = 256 * 1024;
+
+/// Where a block of a transposed tensor ends being worth its memory.
+const LARGEST_BLOCK: usize = 32 << 20;
 
 /// A tensor that is derived from another one.
 #[derive(Debug)]
@@ -79,91 +84,238 @@ impl Lazy {
     }
 }
 
-fn transpose(source: &Tensor, perm: &[usize], out: &mut dyn Write) -> io::Result<()> {
-    let bytes = source.bytes().map_err(io::Error::other)?;
-    let width = (source.dtype().bits() / 8) as usize;
-    let shape = source.shape();
-    let mut strides = vec![width; shape.len()];
-    for axis in (0..shape.len().saturating_sub(1)).rev() {
-        strides[axis] = strides[axis + 1] * shape[axis + 1];
+/// One axis of a result: how long it is, and how far apart its neighbours are in the source, in elements.
+#[derive(Clone, Copy)]
+struct Axis {
+    size: usize,
+    step: usize,
+}
+
+/// The axes of a transposed tensor, outermost first, those that run on in the source as one.
+fn walk(shape: &[usize], perm: &[usize]) -> Vec<Axis> {
+    let mut steps = vec![1; shape.len()];
+    for axis in (1..shape.len()).rev() {
+        steps[axis - 1] = steps[axis] * shape[axis];
     }
-    let sizes: Vec<usize> = perm.iter().map(|&axis| shape[axis]).collect();
-    let steps: Vec<usize> = perm.iter().map(|&axis| strides[axis]).collect();
+    let mut axes: Vec<Axis> = Vec::with_capacity(perm.len());
+    for axis in perm.iter().map(|&axis| Axis { size: shape[axis], step: steps[axis] }) {
+        match axes.last_mut() {
+            _ if axis.size == 1 => {}
+            Some(last) if last.step == axis.step * axis.size => {
+                *last = Axis { size: last.size * axis.size, step: axis.step };
+            }
+            _ => axes.push(axis),
+        }
+    }
+    axes
+}
+
+/// Where in the source the element `index` of a walk along `axes` is.
+fn offset(axes: &[Axis], mut index: usize) -> usize {
+    let mut offset = 0;
+    for axis in axes.iter().rev() {
+        offset += index % axis.size * axis.step;
+        index /= axis.size;
+    }
+    offset
+}
+
+/// The elements of a tensor, as many as its shape says.
+fn packed(source: &Tensor) -> io::Result<Cow<'_, [u8]>> {
+    let bytes = source.bytes().map_err(io::Error::other)?;
+    if bytes.len() as u64 != source.byte_len() {
+        return Err(io::Error::other("a tensor shrank"));
+    }
+    Ok(bytes)
+}
+
+fn transpose(source: &Tensor, perm: &[usize], out: &mut dyn Write) -> io::Result<()> {
     if source.is_empty() {
         return Ok(());
     }
-    // Trailing axes that keep their place move as one run.
-    let kept = perm.iter().enumerate().rev().take_while(|&(i, &axis)| i == axis).count();
-    let outer = perm.len() - kept;
-    let run = sizes.iter().skip(outer).product::<usize>() * width;
-    let mut index = vec![0usize; outer];
-    let mut offset = 0usize;
-    let mut buffer = Vec::with_capacity(CHUNK.min(bytes.len()) + run.min(CHUNK));
-    loop {
-        let part = bytes.get(offset..offset + run).ok_or_else(|| io::Error::other("a tensor shrank"))?;
-        if run >= CHUNK {
-            out.write_all(part)?;
-        } else {
-            buffer.extend_from_slice(part);
-            if buffer.len() >= CHUNK {
-                out.write_all(&buffer)?;
-                buffer.clear();
-            }
+    let bytes = packed(source)?;
+    let axes = walk(source.shape(), perm);
+    match source.dtype().bits() / 8 {
+        1 => transpose_elements::<1>(&bytes, &axes, out),
+        2 => transpose_elements::<2>(&bytes, &axes, out),
+        4 => transpose_elements::<4>(&bytes, &axes, out),
+        8 => transpose_elements::<8>(&bytes, &axes, out),
+        16 => transpose_elements::<16>(&bytes, &axes, out),
+        _ => Err(io::Error::other("elements of an unknown size")),
+    }
+}
+
+/// How many neighbours of the source are read together: whole cache lines.
+const NEIGHBOURS: usize = 16;
+
+/// Writes elements of `W` bytes in the order of `axes`.
+///
+/// Neighbours in the source lie `slab` elements apart in the result. A block takes several neighbours and their whole
+/// slabs, which are one run of the result: it is read along the source and filled in columns.
+fn transpose_elements<const W: usize>(bytes: &[u8], axes: &[Axis], out: &mut dyn Write) -> io::Result<()> {
+    let (elements, _) = bytes.as_chunks::<W>();
+    let Some(near) = axes.iter().position(|axis| axis.step == 1) else {
+        // A single element.
+        return out.write_all(bytes);
+    };
+    let (outer, inner) = (&axes[..near], &axes[near + 1..]);
+    let count = axes[near].size;
+    let slab: usize = inner.iter().map(|axis| axis.size).product();
+    let starts = (0..outer.iter().map(|axis| axis.size).product()).map(|index| offset(outer, index));
+    if inner.is_empty() {
+        return copy_runs(elements, starts, count, out);
+    }
+    let rows = (CHUNK / (slab * W)).max(NEIGHBOURS).min(count);
+    if rows * slab * W > LARGEST_BLOCK {
+        return copy_columns(elements, starts, count, inner, out);
+    }
+    let together = (rows * rayon::current_num_threads()).min(count);
+    let mut buffer = vec![[0; W]; together * slab];
+    for start in starts {
+        for first in (0..count).step_by(together) {
+            let part = &mut buffer[..together.min(count - first) * slab];
+            part.par_chunks_mut(rows * slab).enumerate().for_each(|(index, block)| {
+                fill(block, &elements[start + first + index * rows..], slab, inner);
+            });
+            out.write_all(part.as_flattened())?;
         }
-        // The next index, last axis first.
-        let mut axis = outer;
-        loop {
-            if axis == 0 {
-                return out.write_all(&buffer);
+    }
+    Ok(())
+}
+
+/// Fills a block of whole slabs; `elements` start with the first element of the first slab.
+fn fill<const W: usize>(block: &mut [[u8; W]], elements: &[[u8; W]], slab: usize, inner: &[Axis]) {
+    let Some((&last, before)) = inner.split_last() else { return };
+    for run in 0..slab / last.size {
+        let start = offset(before, run);
+        // The lines of a tile stay in the nearest cache until all of their elements are taken.
+        for tile in (0..last.size).step_by(NEIGHBOURS) {
+            let width = NEIGHBOURS.min(last.size - tile);
+            let elements = &elements[start + tile * last.step..];
+            for (row, to) in block.chunks_mut(slab).enumerate() {
+                let to = &mut to[run * last.size + tile..][..width];
+                for (to, from) in to.iter_mut().zip(elements[row..].iter().step_by(last.step)) {
+                    *to = *from;
+                }
             }
-            axis -= 1;
-            index[axis] += 1;
-            offset += steps[axis];
-            if index[axis] < sizes[axis] {
-                break;
-            }
-            offset -= index[axis] * steps[axis];
-            index[axis] = 0;
         }
     }
 }
 
+/// Writes runs that lie together in the source.
+fn copy_runs<const W: usize>(
+    elements: &[[u8; W]],
+    starts: impl Iterator<Item = usize>,
+    length: usize,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let mut buffer = io::BufWriter::with_capacity(CHUNK, out);
+    for start in starts {
+        buffer.write_all(elements[start..start + length].as_flattened())?;
+    }
+    buffer.flush()
+}
+
+/// Writes element by element: for slabs of which not even a few fit into memory.
+fn copy_columns<const W: usize>(
+    elements: &[[u8; W]],
+    starts: impl Iterator<Item = usize>,
+    count: usize,
+    inner: &[Axis],
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let slab: usize = inner.iter().map(|axis| axis.size).product();
+    let mut buffer = io::BufWriter::with_capacity(CHUNK, out);
+    for start in starts.flat_map(|start| start..start + count) {
+        for index in 0..slab {
+            buffer.write_all(&elements[start + offset(inner, index)])?;
+        }
+    }
+    buffer.flush()
+}
+
 fn scale(source: &Tensor, axis: usize, factors: &[f64], out: &mut dyn Write) -> io::Result<()> {
-    let bytes = source.bytes().map_err(io::Error::other)?;
-    let inner: usize = source.shape().iter().skip(axis + 1).product();
     if source.is_empty() {
         return Ok(());
     }
-    let width = (source.dtype().bits() / 8) as usize;
-    let mut scaled = Vec::with_capacity(CHUNK);
-    for (chunk_index, chunk) in bytes.chunks(CHUNK).enumerate() {
-        scaled.clear();
-        let first = chunk_index * (CHUNK / width);
-        for (i, element) in chunk.chunks_exact(width).enumerate() {
-            let factor = factors.get((first + i) / inner % factors.len()).copied().unwrap_or(1.0);
-            match (source.dtype(), element) {
-                (DType::F32, &[a, b, c, d]) => {
-                    let value = f64::from(f32::from_le_bytes([a, b, c, d])) * factor;
-                    scaled.extend_from_slice(&(value as f32).to_le_bytes());
-                }
-                (DType::F16, &[a, b]) => {
-                    let value = f64::from(f16::from_le_bytes([a, b])) * factor;
-                    scaled.extend_from_slice(&f16::from_f64(value).to_le_bytes());
-                }
-                (DType::BF16, &[a, b]) => {
-                    let value = f64::from(bf16::from_le_bytes([a, b])) * factor;
-                    scaled.extend_from_slice(&bf16::from_f64(value).to_le_bytes());
-                }
-                (_, &[a, b, c, d, e, f, g, h]) => {
-                    let value = f64::from_le_bytes([a, b, c, d, e, f, g, h]) * factor;
-                    scaled.extend_from_slice(&value.to_le_bytes());
-                }
-                _ => return Err(io::Error::other("not a float of 16 bits or more")),
-            }
+    let bytes = packed(source)?;
+    let factors = Factors { values: factors, repeat: source.shape().iter().skip(axis + 1).product() };
+    match source.dtype() {
+        DType::F32 => factors.apply(&bytes, out, |element, factor| {
+            ((f64::from(f32::from_le_bytes(element)) * factor) as f32).to_le_bytes()
+        }),
+        DType::F64 => {
+            factors.apply(&bytes, out, |element, factor| (f64::from_le_bytes(element) * factor).to_le_bytes())
         }
-        out.write_all(&scaled)?;
+        DType::F16 => factors.apply(&bytes, out, |element, factor| {
+            f16::from_f64(f64::from(f16::from_le_bytes(element)) * factor).to_le_bytes()
+        }),
+        DType::BF16 => factors.apply(&bytes, out, |element, factor| {
+            bf16::from_f64(f64::from(bf16::from_le_bytes(element)) * factor).to_le_bytes()
+        }),
+        _ => Err(io::Error::other("not a float of 16 bits or more")),
     }
-    Ok(())
+}
+
+/// Factors of consecutive elements: each value `repeat` times, and then all over again.
+struct Factors<'a> {
+    values: &'a [f64],
+    repeat: usize,
+}
+
+impl Factors<'_> {
+    /// Writes the elements, each multiplied by its factor.
+    fn apply<const W: usize>(
+        &self,
+        bytes: &[u8],
+        out: &mut dyn Write,
+        times: impl Fn([u8; W], f64) -> [u8; W] + Sync,
+    ) -> io::Result<()> {
+        let (elements, _) = bytes.as_chunks::<W>();
+        let piece = CHUNK / W;
+        let together = (piece * rayon::current_num_threads()).min(elements.len());
+        let mut buffer = vec![[0; W]; together];
+        for (round, elements) in elements.chunks(together).enumerate() {
+            let buffer = &mut buffer[..elements.len()];
+            buffer.par_chunks_mut(piece).zip(elements.par_chunks(piece)).enumerate().for_each(
+                |(index, (to, from))| self.multiply(round * together + index * piece, from, to, &times),
+            );
+            out.write_all(buffer.as_flattened())?;
+        }
+        Ok(())
+    }
+
+    /// Multiplies elements that start at the place `first` of the tensor.
+    fn multiply<const W: usize>(
+        &self,
+        first: usize,
+        from: &[[u8; W]],
+        to: &mut [[u8; W]],
+        times: &impl Fn([u8; W], f64) -> [u8; W],
+    ) {
+        let mut done = 0;
+        while done < from.len() {
+            let place = first + done;
+            let value = place / self.repeat % self.values.len();
+            let end;
+            if self.repeat == 1 {
+                // Up to the last of the values.
+                end = (done + self.values.len() - value).min(from.len());
+                for ((to, from), factor) in
+                    to[done..end].iter_mut().zip(&from[done..end]).zip(&self.values[value..])
+                {
+                    *to = times(*from, *factor);
+                }
+            } else {
+                end = (done + self.repeat - place % self.repeat).min(from.len());
+                let factor = self.values[value];
+                for (to, from) in to[done..end].iter_mut().zip(&from[done..end]) {
+                    *to = times(*from, factor);
+                }
+            }
+            done = end;
+        }
+    }
 }
 
 #[cfg(test)]
@@ -191,6 +343,43 @@ mod tests {
         assert_eq!(floats(&iota(&[]).transposed(&[]).unwrap()), [0.0]);
         assert!(floats(&iota(&[0, 3]).transposed(&[1, 0]).unwrap()).is_empty());
         assert!(iota(&[2, 3]).transposed(&[0, 0]).is_err());
+    }
+
+    #[test]
+    fn transposes_like_the_definition() {
+        for (shape, perm) in [
+            (&[3, 3, 5, 70][..], &[3, 2, 0, 1][..]),
+            (&[4, 33, 1, 17], &[0, 3, 2, 1]),
+            (&[2, 3, 4, 5, 6], &[4, 1, 3, 0, 2]),
+            (&[1, 1, 9], &[2, 0, 1]),
+            (&[600, 700], &[1, 0]),
+            (&[2, 200_000], &[1, 0]),
+            (&[200_000, 2], &[1, 0]),
+        ] {
+            let t = iota(shape);
+            let found = floats(&t.transposed(perm).unwrap());
+            let sizes: Vec<usize> = perm.iter().map(|&axis| shape[axis]).collect();
+            for (place, &value) in found.iter().enumerate() {
+                let (mut rest, mut index) = (place, vec![0; shape.len()]);
+                for (&size, &axis) in sizes.iter().zip(perm).rev() {
+                    index[axis] = rest % size;
+                    rest /= size;
+                }
+                let wanted = index.iter().zip(shape).fold(0, |sum, (i, size)| sum * size + i);
+                assert_eq!(value, wanted as f32, "{shape:?} {perm:?} at {place}");
+            }
+        }
+    }
+
+    #[test]
+    fn columns_without_blocks_are_the_same() {
+        let t = iota(&[7, 3, 5]);
+        let axes = walk(t.shape(), &[2, 0, 1]);
+        let bytes = t.bytes().unwrap();
+        let (elements, _) = bytes.as_chunks::<4>();
+        let mut found = Vec::new();
+        copy_columns(elements, [0].into_iter(), 5, &axes[1..], &mut found).unwrap();
+        assert_eq!(found, *t.transposed(&[2, 0, 1]).unwrap().bytes().unwrap());
     }
 
     #[test]
