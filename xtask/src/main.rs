@@ -77,6 +77,8 @@ enum Bench {
     Speed(models::Options),
     /// Rounding of ONNX Runtime's float32 against our float64 run
     Oracle(models::Options),
+    /// What the passes leave of the zoo, in which orders, and whether ONNX Runtime gets the same from it
+    Passes(models::Options),
 }
 
 #[derive(Debug, Subcommand)]
@@ -107,6 +109,7 @@ fn main() -> ExitCode {
         Task::Bench(Bench::Models(options)) => models::accuracy(&options),
         Task::Bench(Bench::Speed(options)) => models::speed(&options),
         Task::Bench(Bench::Oracle(options)) => models::oracle(&options),
+        Task::Bench(Bench::Passes(options)) => models::passes(&options),
         Task::Graphs { count, seed } => test::graphs(count, seed),
         Task::Fuzz { target, seconds } => fuzz::run(&target, seconds),
         Task::Zoo(Zoo::List) => zoo::list(),

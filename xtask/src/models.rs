@@ -1,4 +1,4 @@
-//! `cargo xtask bench shapes|models|speed|oracle`: inference and evaluation on whole models, beside other tools.
+//! `cargo xtask bench shapes|models|speed|oracle|passes`: inference, evaluation and passes on whole models.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -72,6 +72,22 @@ pub fn oracle(options: &Options) -> Result<()> {
         println!("\n### {name}\n\n{}", output(&mut command)?);
         Ok(())
     })
+}
+
+/// What the passes leave of the zoo, in which orders, and whether it computes the same.
+pub fn passes(options: &Options) -> Result<()> {
+    let (cli, python) = tools()?;
+    let mut failed = Vec::new();
+    for_each(options, &[""], |name, model| {
+        let mut command = script(&python, "passes.py");
+        command.arg(&cli).arg(name).arg(model);
+        if !command.status()?.success() {
+            failed.push(name.to_owned());
+        }
+        Ok(())
+    })?;
+    ensure!(failed.is_empty(), "not as it should be: {}", failed.join(", "));
+    Ok(())
 }
 
 fn tools() -> Result<(PathBuf, PathBuf)> {

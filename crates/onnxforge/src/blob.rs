@@ -43,6 +43,13 @@ impl Blob {
         }
     }
 
+    /// Says that all bytes will be read now; see [`MappedFile::will_read`].
+    pub fn will_read(&self) {
+        if let Backing::File(file) = &self.backing {
+            file.will_read(self.range.clone());
+        }
+    }
+
     /// Whether both are the very same range of the same memory.
     pub fn same_place(&self, other: &Self) -> bool {
         self.range.len() == other.range.len() && std::ptr::eq(self.as_ptr(), other.as_ptr())

@@ -1,5 +1,6 @@
 //! Files to models and back.
 
+mod ahead;
 pub mod external;
 pub mod load;
 pub mod message;

@@ -63,14 +63,9 @@ impl DataFile {
             self.parts.iter().filter(|(_, payload)| payload.byte_len() > 0).collect();
         parts.sort_by_key(|(offset, _)| *offset);
         Staged::write(&self.target, self.end, durable, progress, |out| {
-            let mut position = 0;
-            for (offset, payload) in merge_neighbours(&parts) {
-                if offset != position {
-                    out.skip_to(offset)?;
-                }
-                out.copy(&payload)?;
-                position = offset + payload.byte_len();
-            }
+            out.copy_all(
+                merge_neighbours(&parts).into_iter().map(|(offset, payload)| (Some(offset), payload)),
+            )?;
             out.end_at(self.end)
         })
     }

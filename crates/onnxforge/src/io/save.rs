@@ -106,15 +106,15 @@ pub fn save_with(
     let durable = replaces(path);
     let total = plan.files.iter().fold(size, |total, file| total.saturating_add(file.end));
     progress.begin("writing", total, Unit::Bytes);
-    let written = plan
-        .files
-        .iter()
-        .map(|file| file.write(durable, progress))
-        .collect::<Result<Vec<_>, _>>()
-        .and_then(|mut staged| {
-            staged.push(Staged::write(path, size, durable, progress, |out| out.copy_all(encoded.pieces()))?);
-            Ok(staged)
-        });
+    let written =
+        plan.files.iter().map(|file| file.write(durable, progress)).collect::<Result<Vec<_>, _>>().and_then(
+            |mut staged| {
+                staged.push(Staged::write(path, size, durable, progress, |out| {
+                    out.copy_all(encoded.pieces().map(|piece| (None, piece)))
+                })?);
+                Ok(staged)
+            },
+        );
     progress.end();
 
     let saved = Staged::persist_all(written?)?;
@@ -138,7 +138,9 @@ pub fn save_message(message: &ModelProto, path: &Path) -> Result<Saved, SaveErro
     if size >= MESSAGE_LIMIT {
         return Err(SaveError::TooLarge { path: path.to_owned(), size });
     }
-    let staged = Staged::write(path, size, replaces(path), &Silent, |out| out.copy_all(encoded.pieces()))?;
+    let staged = Staged::write(path, size, replaces(path), &Silent, |out| {
+        out.copy_all(encoded.pieces().map(|piece| (None, piece)))
+    })?;
     Staged::persist_all(vec![staged])
 }
 

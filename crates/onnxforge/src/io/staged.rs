@@ -8,14 +8,18 @@ use std::sync::mpsc::SyncSender;
 
 use tempfile::TempPath;
 
+use super::ahead::Ahead;
 use super::load::folder_of;
 use super::save::{SaveError, Saved};
-use crate::blob::{Blob, Payload};
+use crate::blob::{Blob, Payload, Stream};
 use crate::mmap::MappedFile;
 use crate::progress::Progress;
 
-/// Bytes copied between two reports of progress.
+/// Bytes copied by the kernel between two reports of progress.
 const PROGRESS_STEP: usize = 32 << 20;
+
+/// Bytes written at a time.
+const WRITE_STEP: usize = 2 << 20;
 
 /// From this size on, a file is brought on its way to the disk while it is written, in steps of [`START_WRITING`].
 const LARGE: u64 = 1 << 30;
@@ -140,11 +144,6 @@ impl Output<'_> {
         }
     }
 
-    /// Goes on at `offset`, which is not before the current place; what lies between is zero.
-    pub fn skip_to(&mut self, offset: u64) -> io::Result<()> {
-        self.buffer.seek(io::SeekFrom::Start(offset)).map(drop)
-    }
-
     /// Makes the file `length` bytes long.
     pub fn end_at(&mut self, length: u64) -> io::Result<()> {
         self.buffer.flush()?;
@@ -155,34 +154,49 @@ impl Output<'_> {
         }
     }
 
-    /// Writes payloads one after the other. Stretches that stand in a mapped file just like that, the few bytes between
-    /// tensors included, are copied in one go: an unchanged model is mostly one such stretch.
-    pub fn copy_all(&mut self, payloads: impl Iterator<Item = Payload>) -> io::Result<()> {
-        let mut stretch: Option<Blob> = None;
-        for payload in payloads {
-            if let (Some(before), Payload::Bytes(blob)) = (&stretch, &payload)
-                && let Some(longer) = continued(before, blob)
-            {
-                stretch = Some(longer);
-                continue;
+    /// Writes parts one after the other, each at its offset if it has one, which is not before the end of the last.
+    ///
+    /// Stretches that stand in a mapped file just like that, the few bytes between tensors included, are copied in one go: an
+    /// unchanged model is mostly one such stretch. What has to be made is made by another thread, a little ahead.
+    pub fn copy_all(&mut self, parts: impl Iterator<Item = (Option<u64>, Payload)>) -> io::Result<()> {
+        let parts: Vec<(Option<u64>, Payload)> = parts.collect();
+        let stream = |(_, payload): &(_, Payload)| match payload {
+            Payload::Stream(stream) => Some(stream.clone()),
+            Payload::Bytes(_) => None,
+        };
+        let streams: Vec<Arc<dyn Stream>> = parts.iter().filter_map(stream).collect();
+        std::thread::scope(|scope| {
+            let mut made = Ahead::start(scope, streams)?;
+            let mut stretch: Option<Blob> = None;
+            for (offset, payload) in &parts {
+                if let (None, Some(before), Payload::Bytes(blob)) = (offset, &stretch, payload)
+                    && let Some(longer) = continued(before, blob)
+                {
+                    stretch = Some(longer);
+                    continue;
+                }
+                if let Some(whole) = stretch.take() {
+                    self.copy_blob(&whole)?;
+                }
+                if let Some(offset) = offset {
+                    self.skip_to(*offset)?;
+                }
+                match payload {
+                    Payload::Bytes(blob) if blob.place().is_some() => stretch = Some(blob.clone()),
+                    Payload::Bytes(blob) => self.copy_blob(blob)?,
+                    Payload::Stream(stream) => made.write_next(stream.byte_len(), self)?,
+                }
             }
-            if let Some(whole) = stretch.take() {
-                self.copy_blob(&whole)?;
-            }
-            match payload {
-                Payload::Bytes(blob) if blob.place().is_some() => stretch = Some(blob),
-                other => self.copy(&other)?,
-            }
-        }
-        stretch.map_or(Ok(()), |whole| self.copy_blob(&whole))
+            stretch.map_or(Ok(()), |whole| self.copy_blob(&whole))
+        })
     }
 
-    /// Writes a payload; mapped bytes go from file to file inside the kernel where the system can do that.
-    pub fn copy(&mut self, payload: &Payload) -> io::Result<()> {
-        match payload {
-            Payload::Bytes(blob) => self.copy_blob(blob),
-            Payload::Stream(stream) => stream.write_to(self),
+    /// Goes on at `offset`; what lies between is zero.
+    fn skip_to(&mut self, offset: u64) -> io::Result<()> {
+        if self.buffer.stream_position()? == offset {
+            return Ok(());
         }
+        self.buffer.seek(io::SeekFrom::Start(offset)).map(drop)
     }
 
     /// The open handle of a mapped file; neighbouring ranges share it.
@@ -199,21 +213,30 @@ impl Output<'_> {
     }
 
     fn copy_blob(&mut self, blob: &Blob) -> io::Result<()> {
-        let mut done = 0;
+        if blob.len() < WRITE_STEP {
+            return self.write_all(blob);
+        }
+        // Whole pages go faster: the bytes up to the next page come first.
+        let place = self.buffer.stream_position()?;
+        let mut done = (place.next_multiple_of(PAGE) - place) as usize;
+        self.write_all(blob.get(..done).unwrap_or_default())?;
+        // Where pages of the one file are pages of the other, the kernel copies them fastest.
         #[cfg(target_os = "linux")]
-        if blob.len() >= 1 << 20
-            && let Some((file, start)) = blob.place()
+        if let Some((file, start)) = blob.place()
+            && (start + done as u64).is_multiple_of(PAGE)
             && let Some(source) = self.source(file)
         {
-            // Whole pages go faster: the bytes up to the next page are written the ordinary way.
-            done = (self.buffer.stream_position()?.next_multiple_of(PAGE) - self.buffer.stream_position()?)
-                as usize;
-            self.write_all(blob.get(..done).unwrap_or_default())?;
             self.buffer.flush()?;
             done += self.copy_in_kernel(&source, start + done as u64, blob.len() - done);
         }
-        // What the kernel did not copy is written in pieces small enough to show progress.
-        blob.get(done..).unwrap_or_default().chunks(PROGRESS_STEP).try_for_each(|part| self.write_all(part))
+        while let Some(part) =
+            blob.slice(done..blob.len().min(done + WRITE_STEP)).filter(|part| !part.is_empty())
+        {
+            part.will_read();
+            self.write_all(&part)?;
+            done += part.len();
+        }
+        Ok(())
     }
 
     /// Copies up to `length` bytes to the end of what is written, and says how many it could.

@@ -5,13 +5,12 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use half::{bf16, f16};
-use rayon::prelude::*;
 
 use super::dtype::DType;
 use super::tensor::{Data, Tensor, TensorError};
 use crate::blob::Stream;
 
-/// How many bytes a thread works on at a time.
+/// How many bytes are worked on at a time.
 const CHUNK: usize = 256 * 1024;
 
 /// Where a block of a transposed tensor ends being worth its memory.
@@ -122,6 +121,9 @@ fn offset(axes: &[Axis], mut index: usize) -> usize {
 
 /// The elements of a tensor, as many as its shape says.
 fn packed(source: &Tensor) -> io::Result<Cow<'_, [u8]>> {
+    if let Data::Bytes(blob) = source.data() {
+        blob.will_read();
+    }
     let bytes = source.bytes().map_err(io::Error::other)?;
     if bytes.len() as u64 != source.byte_len() {
         return Err(io::Error::other("a tensor shrank"));
@@ -169,15 +171,12 @@ fn transpose_elements<const W: usize>(bytes: &[u8], axes: &[Axis], out: &mut dyn
     if rows * slab * W > LARGEST_BLOCK {
         return copy_columns(elements, starts, count, inner, out);
     }
-    let together = (rows * rayon::current_num_threads()).min(count);
-    let mut buffer = vec![[0; W]; together * slab];
+    let mut buffer = vec![[0; W]; rows * slab];
     for start in starts {
-        for first in (0..count).step_by(together) {
-            let part = &mut buffer[..together.min(count - first) * slab];
-            part.par_chunks_mut(rows * slab).enumerate().for_each(|(index, block)| {
-                fill(block, &elements[start + first + index * rows..], slab, inner);
-            });
-            out.write_all(part.as_flattened())?;
+        for first in (0..count).step_by(rows) {
+            let block = &mut buffer[..rows.min(count - first) * slab];
+            fill(block, &elements[start + first..], slab, inner);
+            out.write_all(block.as_flattened())?;
         }
     }
     Ok(())
@@ -269,18 +268,15 @@ impl Factors<'_> {
         &self,
         bytes: &[u8],
         out: &mut dyn Write,
-        times: impl Fn([u8; W], f64) -> [u8; W] + Sync,
+        times: impl Fn([u8; W], f64) -> [u8; W],
     ) -> io::Result<()> {
         let (elements, _) = bytes.as_chunks::<W>();
         let piece = CHUNK / W;
-        let together = (piece * rayon::current_num_threads()).min(elements.len());
-        let mut buffer = vec![[0; W]; together];
-        for (round, elements) in elements.chunks(together).enumerate() {
-            let buffer = &mut buffer[..elements.len()];
-            buffer.par_chunks_mut(piece).zip(elements.par_chunks(piece)).enumerate().for_each(
-                |(index, (to, from))| self.multiply(round * together + index * piece, from, to, &times),
-            );
-            out.write_all(buffer.as_flattened())?;
+        let mut buffer = vec![[0; W]; piece.min(elements.len())];
+        for (index, from) in elements.chunks(piece).enumerate() {
+            let to = &mut buffer[..from.len()];
+            self.multiply(index * piece, from, to, &times);
+            out.write_all(to.as_flattened())?;
         }
         Ok(())
     }

@@ -279,8 +279,7 @@ pub enum Lookup {
 /// The signature of an operator in a model that imports `opset` of `domain`: the newest up to there.
 pub fn signature(domain: &str, op: &str, opset: i64) -> Lookup {
     let domain = canonical(domain);
-    let (_, from) = signatures().split_at(signatures().partition_point(|s| s.key() < (domain, op)));
-    let versions = &from[..from.partition_point(|s| s.key() == (domain, op))];
+    let versions = table().versions.get(&(domain, op)).map_or(&[][..], |range| &signatures()[range.clone()]);
     let newest = versions.iter().rfind(|s| i64::from(s.since) <= opset);
     match (newest, versions.first().map(|oldest| oldest.since)) {
         (Some(found), _) if found.deprecated => Lookup::Deprecated(found),

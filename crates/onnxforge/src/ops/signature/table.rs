@@ -1,5 +1,7 @@
 //! The reader of `signatures.txt`.
 
+use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::OnceLock;
 
 use super::{AttrKind, AttributeDef, DefaultValue, ELEMENTS, FRAMES, Param, Presence, Signature, TypeSet};
@@ -14,6 +16,8 @@ pub(super) fn canonical(domain: &str) -> &str {
 pub(super) struct Table {
     /// Sorted by domain, name and version.
     pub signatures: Vec<Signature>,
+    /// Where in `signatures` the versions of an operator are, by domain and name.
+    pub versions: HashMap<(&'static str, &'static str), Range<usize>>,
     /// Each domain with its newest opset.
     pub domains: Vec<(&'static str, i64)>,
     /// The onnx releases, oldest first.
@@ -46,6 +50,9 @@ impl Table {
             }
         }
         table.signatures.sort_by_key(|s| (s.key(), s.since));
+        for (index, signature) in table.signatures.iter().enumerate() {
+            table.versions.entry(signature.key()).or_insert(index..index).end = index + 1;
+        }
         table
     }
 
