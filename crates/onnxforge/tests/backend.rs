@@ -19,7 +19,7 @@ use onnxforge::ir::value::Def;
 use onnxforge::ir::{Accuracy, DType, Entry, Model};
 use onnxforge::ops::{Array, Fact, OpError, Value};
 use onnxforge::passes::pipeline::{self, optimize};
-use onnxforge::passes::{self, PASSES};
+use onnxforge::passes;
 use onnxforge::proto::Str;
 use rayon::prelude::*;
 
@@ -155,7 +155,7 @@ fn optimized(
     tolerance: [f64; 2],
 ) -> Result<(), String> {
     let alone = passes::all().map(|pass| vec![pass]);
-    for passes in std::iter::once(PASSES.to_vec()).chain(alone) {
+    for passes in std::iter::once(passes::defaults().collect()).chain(alone) {
         let mut changed = model.clone();
         let name = passes.first().filter(|_| passes.len() == 1).map_or("all passes", |pass| pass.name);
         optimize(&mut changed, &pipeline::Options { passes, ..pipeline::Options::default() });

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use onnxforge::passes::PASSES;
+use onnxforge::passes;
 use onnxforge::passes::pipeline::{Options, optimize};
 use serde::Serialize;
 
@@ -50,7 +50,7 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     let pass = super::optimize::find(&args.pass)?;
     let mut model = load_model(&args.model, output)?;
     if !args.alone {
-        let before = PASSES.iter().copied().take_while(|before| before.name != pass.name).collect();
+        let before = passes::defaults().take_while(|before| before.name != pass.name).collect();
         optimize(&mut model, &Options { passes: before, ..Options::default() });
     }
     let first = model.journal().len();

@@ -11,7 +11,7 @@ use onnxforge::interface::{self, Wishes};
 use onnxforge::io::{SaveOptions, save_with};
 use onnxforge::ir::{Model, NodeId};
 use onnxforge::passes::pipeline::{self, Options, Outcome, PassOutcome, Stop};
-use onnxforge::passes::{self, PASSES, Pass};
+use onnxforge::passes::{self, Pass};
 use serde::Serialize;
 
 use super::run::{named_shape, named_size};
@@ -65,7 +65,7 @@ impl Selection {
     /// The chosen passes.
     pub fn resolve(&self) -> Result<Vec<&'static Pass>, Failure> {
         let chosen = self.passes.iter().map(|name| find(name)).collect::<Result<Vec<_>, _>>()?;
-        let mut chosen = if chosen.is_empty() { PASSES.to_vec() } else { chosen };
+        let mut chosen = if chosen.is_empty() { passes::defaults().collect() } else { chosen };
         for name in &self.skip {
             let skipped = find(name)?;
             chosen.retain(|pass| pass.name != skipped.name);

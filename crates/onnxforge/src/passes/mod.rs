@@ -101,6 +101,12 @@ impl Pass {
         first.split_once(": ").map_or(first.clone(), |(_, summary)| summary.to_owned())
     }
 
+    /// When it runs.
+    pub fn stage(&self) -> Stage {
+        let holds = |(_, passes): &&(Stage, &[&Self])| passes.iter().any(|pass| pass.name == self.name);
+        STAGES.iter().find(holds).map_or(Stage::Tidy, |(stage, _)| *stage)
+    }
+
     /// The most that it may change results.
     pub fn accuracy(&self) -> Accuracy {
         match self.work {
@@ -118,57 +124,88 @@ impl std::fmt::Debug for Pass {
     }
 }
 
-/// The passes that run unless others are asked for, in the order in which they run.
-pub static PASSES: &[&Pass] = &[
-    &eliminate_identity_ops::PASS,
-    &fold_constants::PASS,
-    &inline_constant_if::PASS,
-    &unroll_loops::PASS,
-    &eliminate_sequences::PASS,
-    &eliminate_optionals::PASS,
-    &eliminate_noop_reshapes::PASS,
-    &eliminate_noop_transposes::PASS,
-    &eliminate_expand_identity::PASS,
-    &eliminate_idempotent_ops::PASS,
-    &eliminate_scatter_overwrite::PASS,
-    &fold_cast_chains::PASS,
-    &fold_constant_of_shape_cast::PASS,
-    &eliminate_neutral_operands::PASS,
-    &simplify_where::PASS,
-    &simplify_clips::PASS,
-    &fuse_matmul_add_3d::PASS,
-    &simplify_shape_chains::PASS,
-    &merge_reshapes::PASS,
-    &merge_reduces::PASS,
-    &merge_slices::PASS,
-    &merge_concats::PASS,
-    &replace_einsum::PASS,
-    &eliminate_redundant_transposes::PASS,
-    &cleanup_attention::PASS,
-    &clean_up_qdq::PASS,
-    &eliminate_zero_rnn_state::PASS,
-    &fuse_conv_batchnorm::PASS,
-    &fuse_conv_bias::PASS,
-    &fuse_conv_scale::PASS,
-    &fuse_scale_into_weights::PASS,
-    &merge_scalar_arithmetic::PASS,
-    &fuse_pad::PASS,
-    &fuse_matmul_add::PASS,
-    &fuse_gemm::PASS,
-    &eliminate_zero_bias::PASS,
-    &split_from_slices::PASS,
-    &eliminate_common_subexpressions::PASS,
-    &eliminate_duplicate_constants::PASS,
-    &eliminate_dead_nodes::PASS,
-    &eliminate_unused_initializers::PASS,
+/// When a pass runs: a stage starts where the one before finds nothing any more, and runs what that ran as well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stage {
+    /// Removes detours, so that the same thing always looks the same.
+    Tidy,
+    /// Recognises what was spelled out, and calls the operator for it.
+    Fuse,
+    /// Saves more by forms in which fusions would recognise nothing.
+    Settle,
+}
+
+/// The passes that run unless others are asked for, by stage and in the order in which they run.
+pub static STAGES: &[(Stage, &[&Pass])] = &[
+    (
+        Stage::Tidy,
+        &[
+            &eliminate_identity_ops::PASS,
+            &fold_constants::PASS,
+            &inline_constant_if::PASS,
+            &unroll_loops::PASS,
+            &eliminate_sequences::PASS,
+            &eliminate_optionals::PASS,
+            &eliminate_noop_reshapes::PASS,
+            &eliminate_noop_transposes::PASS,
+            &eliminate_expand_identity::PASS,
+            &eliminate_idempotent_ops::PASS,
+            &eliminate_scatter_overwrite::PASS,
+            &fold_cast_chains::PASS,
+            &fold_constant_of_shape_cast::PASS,
+            &eliminate_neutral_operands::PASS,
+            &simplify_where::PASS,
+            &simplify_clips::PASS,
+            &simplify_shape_chains::PASS,
+            &merge_reshapes::PASS,
+            &merge_reduces::PASS,
+            &merge_slices::PASS,
+            &merge_concats::PASS,
+            &replace_einsum::PASS,
+            &eliminate_redundant_transposes::PASS,
+            &cleanup_attention::PASS,
+            &clean_up_qdq::PASS,
+            &eliminate_zero_rnn_state::PASS,
+            &eliminate_zero_bias::PASS,
+            &eliminate_common_subexpressions::PASS,
+            &eliminate_duplicate_constants::PASS,
+            &eliminate_dead_nodes::PASS,
+            &eliminate_unused_initializers::PASS,
+        ],
+    ),
+    (
+        Stage::Fuse,
+        &[
+            &fuse_conv_batchnorm::PASS,
+            &fuse_conv_bias::PASS,
+            &fuse_conv_scale::PASS,
+            &fuse_pad::PASS,
+        ],
+    ),
+    (
+        Stage::Settle,
+        &[
+            &fuse_scale_into_weights::PASS,
+            &merge_scalar_arithmetic::PASS,
+            &fuse_matmul_add_3d::PASS,
+            &fuse_matmul_add::PASS,
+            &fuse_gemm::PASS,
+            &split_from_slices::PASS,
+        ],
+    ),
 ];
 
 /// The passes that run only where they are asked for.
 pub static OPTIONAL: &[&Pass] = &[&inline_functions::PASS];
 
+/// The passes that run unless others are asked for.
+pub fn defaults() -> impl Iterator<Item = &'static Pass> {
+    STAGES.iter().flat_map(|(_, passes)| passes.iter().copied())
+}
+
 /// Every pass: those that run by default, and those on request.
 pub fn all() -> impl Iterator<Item = &'static Pass> {
-    PASSES.iter().chain(OPTIONAL).copied()
+    defaults().chain(OPTIONAL.iter().copied())
 }
 
 /// The pass of this name.

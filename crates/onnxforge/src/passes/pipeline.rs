@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::time::{Duration, Instant};
 
-use super::{PASSES, Pass, Work};
+use super::{Pass, STAGES, Stage, Work, defaults};
 use crate::infer::Inference;
 use crate::ir::{Model, NodeId};
 use crate::progress::{Progress, Silent, Unit};
@@ -26,7 +26,7 @@ pub struct Options<'a> {
 
 impl Default for Options<'_> {
     fn default() -> Self {
-        Self { passes: PASSES.to_vec(), budget: None, stop_after: None, progress: &Silent }
+        Self { passes: defaults().collect(), budget: None, stop_after: None, progress: &Silent }
     }
 }
 
@@ -92,19 +92,29 @@ pub fn optimize(model: &mut Model, options: &Options<'_>) -> Outcome {
     let mut stop = Stop::Rounds;
     // Rules look at more than the neighbours of their root. What the neighbourhood of changes does not show, a last look at
     // everything does, with what inference says of the model as it is now: it may say more than of the one it was.
+    let first_mark = bench.mark();
     let mut is_full = true;
+    let mut stages = STAGES.iter().map(|(stage, _)| *stage);
+    let mut stage = stages.next().unwrap_or(Stage::Tidy);
     while rounds < MAX_ROUNDS {
         rounds += 1;
         let mut changed = false;
         options.progress.begin(&format!("round {rounds}"), outcomes.len() as u64, Unit::Passes);
         for (outcome, mark) in outcomes.iter_mut().zip(&mut marks) {
-            changed |= outcome.run(&mut bench, mark);
+            if outcome.pass.stage() <= stage {
+                changed |= outcome.run(&mut bench, mark);
+            }
             options.progress.advance(1);
         }
         options.progress.end();
         if bench.is_spent() {
             stop = Stop::Edits;
             break;
+        }
+        if !changed && let Some(next) = stages.next() {
+            stage = next;
+            is_full &= bench.mark() == first_mark;
+            continue;
         }
         if !changed && is_full {
             stop = Stop::Fixpoint;
