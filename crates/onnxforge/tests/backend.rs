@@ -18,8 +18,8 @@ use onnxforge::io::{LoadOptions, load};
 use onnxforge::ir::value::Def;
 use onnxforge::ir::{Accuracy, DType, Entry, Model};
 use onnxforge::ops::{Array, Fact, OpError, Value};
-use onnxforge::passes::pipeline::{self, optimize};
 use onnxforge::passes;
+use onnxforge::passes::pipeline::{self, optimize};
 use onnxforge::proto::Str;
 use rayon::prelude::*;
 

@@ -388,6 +388,12 @@ fn ordered<T: Copy + Eq + std::hash::Hash>(items: impl Iterator<Item = T>) -> Ve
 }
 
 /// Convenience for building attributes.
+impl From<(&str, &str)> for Attr {
+    fn from((name, value): (&str, &str)) -> Self {
+        Self::new(name, AttrValue::String(value.into()))
+    }
+}
+
 impl From<(&str, i64)> for Attr {
     fn from((name, value): (&str, i64)) -> Self {
         Self::new(name, AttrValue::Int(value))

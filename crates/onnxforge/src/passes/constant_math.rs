@@ -68,3 +68,9 @@ pub fn scalar(dtype: DType, number: f64) -> Result<Tensor, Skip> {
         _ => Err(Reason::Type.into()),
     }
 }
+
+/// A constant in another element type, rounded.
+pub fn cast(tensor: &Tensor, dtype: DType) -> Result<Tensor, Skip> {
+    let array = convert(&Array::from_tensor(tensor)?, dtype, Rounding::default(), &Memory::new(u64::MAX))?;
+    Ok(array.to_tensor().map_err(OpError::from)?)
+}

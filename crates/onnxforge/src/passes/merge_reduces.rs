@@ -127,7 +127,7 @@ static SQUEEZE: At = At {
 };
 
 /// The axes that a reduction reduces, in order.
-fn reduced_axes(cx: &Cx<'_>, id: NodeId) -> Result<Vec<usize>, Skip> {
+pub(super) fn reduced_axes(cx: &Cx<'_>, id: NodeId) -> Result<Vec<usize>, Skip> {
     let (node, call) = (cx.node(id), cx.call(id)?);
     let rank = cx.rank(cx.input(id, 0)?)?;
     if node.op().is("ArgMax") || node.op().is("ArgMin") {

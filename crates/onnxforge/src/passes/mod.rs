@@ -27,10 +27,13 @@ mod fold_constants;
 mod fuse_conv_batchnorm;
 mod fuse_conv_bias;
 mod fuse_conv_scale;
+mod fuse_gelu;
 mod fuse_gemm;
+mod fuse_layer_norm;
 mod fuse_matmul_add;
 mod fuse_matmul_add_3d;
 mod fuse_pad;
+mod fuse_rms_norm;
 mod fuse_scale_into_weights;
 mod inline_constant_if;
 mod inline_functions;
@@ -39,6 +42,7 @@ mod merge_reduces;
 mod merge_reshapes;
 mod merge_scalar_arithmetic;
 mod merge_slices;
+mod norms;
 mod replace_einsum;
 mod reshape_target;
 mod simplify_clips;
@@ -180,6 +184,9 @@ pub static STAGES: &[(Stage, &[&Pass])] = &[
             &fuse_conv_bias::PASS,
             &fuse_conv_scale::PASS,
             &fuse_pad::PASS,
+            &fuse_layer_norm::PASS,
+            &fuse_rms_norm::PASS,
+            &fuse_gelu::PASS,
         ],
     ),
     (

@@ -250,9 +250,13 @@ impl<'m> Workbench<'m> {
             let inputs: Vec<Option<Fact>> =
                 inputs.iter().map(|&operand| fact_of(facts, &learned, operand)).collect();
             let called = self.functions.get(node.op()).is_some();
+            let was_there = || rewrite.consumed().iter().any(|&id| self.model.node(id).op() == node.op());
             match apply::call(&node, opset, None).filter(|_| !called) {
                 Some(call) => {
-                    if opset.is_none() || !apply::fits(&call, &inputs) {
+                    // What runtimes had before the standard did stays where it is, and comes nowhere else.
+                    let early =
+                        call.signature.is_some_and(|signature| i64::from(signature.since) > call.opset);
+                    if opset.is_none() || !apply::fits(&call, &inputs) || early && !was_there() {
                         return Err(missing().into());
                     }
                     let mut bodies = NoBodies;
@@ -267,9 +271,7 @@ impl<'m> Workbench<'m> {
                     learned.push(facts);
                 }
                 // Operators that the table does not know can only have been there before.
-                None if !rewrite.consumed().iter().any(|&id| self.model.node(id).op() == node.op()) => {
-                    return Err(missing().into());
-                }
+                None if !was_there() => return Err(missing().into()),
                 None => learned.push(vec![Fact::Unknown; node.outputs().len()]),
             }
         }

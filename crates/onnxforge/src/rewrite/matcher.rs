@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::cx::Cx;
 use super::pattern::{Arg, Line, Literal, Pattern};
 use super::skip::{Reason, Skip};
-use crate::ir::value::Use;
+use super::trail::closed;
 use crate::ir::{AttrValue, NodeId, ValueId};
 use crate::ops::call::Call;
 use crate::ops::signature::DefaultValue;
@@ -148,16 +148,8 @@ impl Attempt<'_, '_> {
     /// All nodes are there, and nobody else reads what is between them.
     fn finish(&mut self) -> Result<Found, Skip> {
         let nodes: Vec<NodeId> = self.nodes.iter().copied().collect::<Option<_>>().ok_or(Skip::NOT_HERE)?;
-        let (_, between) = nodes.split_last().ok_or(Skip::NOT_HERE)?;
-        for &node in between {
-            for &value in self.cx.node(node).outputs().iter().flatten() {
-                let inside = |used: &Use| matches!(used, Use::Input { node, .. } if nodes.contains(node));
-                let entry = self.cx.model.value(value);
-                if entry.is_pinned() || !entry.uses().iter().all(inside) {
-                    return Err(Skip::at(Reason::ReadElsewhere, value));
-                }
-            }
-        }
+        let &root = nodes.last().ok_or(Skip::NOT_HERE)?;
+        closed(self.cx, &nodes, root)?;
         Ok(Found { nodes, values: std::mem::take(&mut self.values) })
     }
 }

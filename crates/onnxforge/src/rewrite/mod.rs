@@ -1,8 +1,8 @@
 //! The rewriting engine: rules say what may become what, the driver makes sure that nothing else changes.
 //!
 //! A [`Rule`] looks at one node and answers with a [`Change`] or with the reason why not, a [`Skip`]. It reads the model
-//! through [`Cx`], which knows the facts about every value. Rules are written as functions of a node ([`At`]) or as a
-//! pattern in ONNX text ([`Fusion`]).
+//! through [`Cx`], which knows the facts about every value. Rules are written as functions of a node ([`At`], which may walk
+//! along a [`Trail`]) or as a pattern in ONNX text ([`Fusion`]).
 //!
 //! The [`Workbench`] applies rules until none fires any more. For every change of every rule it makes sure that
 //! - each value that gets another definition keeps its element type and a provably equal shape;
@@ -18,6 +18,7 @@ mod matcher;
 mod pattern;
 mod rule;
 mod skip;
+mod trail;
 
 pub use change::Change;
 pub use cx::Cx;
@@ -25,3 +26,4 @@ pub use driver::{Budget, Skipped, Workbench};
 pub use pattern::{Pattern, PatternError};
 pub use rule::{At, Fusion, Rule};
 pub use skip::{Reason, Skip};
+pub use trail::Trail;

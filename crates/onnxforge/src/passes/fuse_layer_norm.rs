@@ -1,0 +1,54 @@
+//! fuse_layer_norm: deviations from the mean, divided by their root mean square, become LayerNormalization.
+//!
+//! **Matches** (x − mean(x)) / √(mean((x − mean(x))²) + ε) along the last axes, with squares and inverse roots in every common spelling
+//! (`core`); the same between casts of halves to 32 bits and back (`halves`); factors and summands behind a LayerNormalization that
+//! has none (`scale`, `bias`). From operator set 17 on.
+//! **Accuracy** `Rounding`: runtimes sum in another order. `halves` is `BitExact`.
+//! **Proof** This is the definition of the operator, whose first part is computed in 32 bits as `stash_type` says.
+//! **Never** along other axes; exponents other than 2; means without the axes that they are taken of; numbers of 64 bits, which the operator would round to 32;
+//! halves that are normalized as halves; scales and biases of another shape than what is normalized.
+
+use super::norms::{self, mean, over_root, square};
+use super::pass;
+use crate::ir::{Accuracy, DType, NodeId};
+use crate::rewrite::{At, Change, Cx, Reason, Skip, Trail};
+
+pass!(fuse_layer_norm, &[&CORE, &HALVES, &SCALE, &BIAS]);
+
+const OP: &str = "LayerNormalization";
+const FEW: Accuracy = Accuracy::Rounding { ulps: 16.0 };
+
+static CORE: At = At { name: "core", accuracy: FEW, ops: &["Div", "Mul"], apply: core };
+static HALVES: At = At {
+    name: "halves",
+    accuracy: Accuracy::BitExact,
+    ops: &["Cast"],
+    apply: |cx, id| norms::of_halves(cx, id, OP),
+};
+static SCALE: At =
+    At { name: "scale", accuracy: FEW, ops: &["Mul"], apply: |cx, id| norms::scaled(cx, id, OP) };
+static BIAS: At =
+    At { name: "bias", accuracy: FEW, ops: &["Add"], apply: |cx, id| norms::shifted(cx, id, OP) };
+
+fn core(cx: &Cx<'_>, root: NodeId) -> Result<Change, Skip> {
+    let mut trail = Trail::new(cx, root);
+    let found = (|| {
+        let (deviation, radicand) = over_root(cx, &mut trail, root)?;
+        let (variance, epsilon) = trail.with_number(radicand, "Add")?;
+        let (squares, axes) = mean(cx, &mut trail, variance)?;
+        let base = square(&mut trail, squares)?;
+        let [x, center] = trail.pair(deviation, "Sub")?;
+        let (of, also) = mean(cx, &mut trail, center)?;
+        (base == deviation && of == x && also == axes).then_some((x, axes, epsilon))
+    })();
+    let (x, axes, epsilon) = found.ok_or(Skip::NOT_HERE)?;
+    let shape = norms::normalized_shape(cx, x, &axes)?;
+    if cx.dtype(x)? != DType::F32 {
+        return Err(Skip::at(Reason::Type, x));
+    }
+    let y = cx.output(root)?;
+    let mut change = trail.change()?;
+    let normalized = norms::plain(&mut change, OP, x, &shape, epsilon)?;
+    change.replace(y, normalized);
+    Ok(change)
+}
