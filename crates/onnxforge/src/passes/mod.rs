@@ -24,6 +24,7 @@ mod eliminate_zero_rnn_state;
 mod fold_cast_chains;
 mod fold_constant_of_shape_cast;
 mod fold_constants;
+mod fuse_attention;
 mod fuse_conv_batchnorm;
 mod fuse_conv_bias;
 mod fuse_conv_scale;
@@ -187,6 +188,7 @@ pub static STAGES: &[(Stage, &[&Pass])] = &[
             &fuse_layer_norm::PASS,
             &fuse_rms_norm::PASS,
             &fuse_gelu::PASS,
+            &fuse_attention::PASS,
         ],
     ),
     (

@@ -1,0 +1,314 @@
+//! fuse_attention: softmax(q · kᵀ) · v, spelled out, becomes Attention.
+//!
+//! **Matches** MatMul of a Softmax along the last axis with four-dimensional values, where the Softmax is of MatMul(q, kᵀ), scaled on either side
+//! or behind it, capped by tanh, and masked by a sum (`core`); keys and values that repeat heads by Unsqueeze, Expand and Reshape
+//! (`groups`); heads that are split off by Reshape and Transpose and joined again, which the operator does itself (`heads`). From operator
+//! set 23 on. Where(IsNaN(p), 0, p) behind the Softmax, by which exporters let rows without any key be 0, is what the operator does.
+//! **Accuracy** `Rounding`: the same operations; scales are multiplied in another order.
+//! **Proof** This is the definition of the operator. A boolean mask is the sum with 0 and −∞ that Where spells out.
+//! **Never** where a row of the mask may hide all keys, unless the exporter's guard is there: Softmax gives NaN there, or the mean of the values, and the operator 0;
+//! masks before the scale, or multiplied; scales behind the Softmax; scores that something else reads.
+
+use super::pass;
+use crate::ir::dim::Dim;
+use crate::ir::edit::Operand;
+use crate::ir::{Accuracy, Attr, DType, NodeId, ValueId};
+use crate::rewrite::{At, Change, Cx, Reason, Skip, Trail};
+
+pass!(fuse_attention, &[&CORE, &GROUPS, &HEADS]);
+
+static CORE: At =
+    At { name: "core", accuracy: Accuracy::Rounding { ulps: 16.0 }, ops: &["MatMul"], apply: core };
+static GROUPS: At = At { name: "groups", accuracy: Accuracy::BitExact, ops: &["Attention"], apply: groups };
+static HEADS: At = At { name: "heads", accuracy: Accuracy::BitExact, ops: &["Reshape"], apply: heads };
+
+fn core(cx: &Cx<'_>, root: NodeId) -> Result<Change, Skip> {
+    let (weights, v, y) = (cx.input(root, 0)?, cx.input(root, 1)?, cx.output(root)?);
+    let mut trail = Trail::new(cx, root);
+    let (softmax, guarded) = probabilities(cx, &mut trail, weights).ok_or(Skip::NOT_HERE)?;
+    let mut scores = cx.input(softmax, 0)?;
+    let mask = trail.attempt(|trail| masked(cx, trail, scores));
+    if let Some((masked, _)) = mask {
+        scores = masked;
+    }
+    let mut scale = 1.0;
+    let softcap = trail.attempt(|trail| capped(trail, scores));
+    if let Some((inside, _)) = softcap {
+        scores = inside;
+    }
+    scores = unscaled(&mut trail, scores, &mut scale);
+    let [q, transposed] = trail.pair(scores, "MatMul").ok_or(Skip::NOT_HERE)?;
+    let q = unscaled(&mut trail, q, &mut scale);
+    let transposed = unscaled(&mut trail, transposed, &mut scale);
+    let (k, perm) = transposition(cx, &mut trail, transposed).ok_or(Skip::NOT_HERE)?;
+    let k = unscaled(&mut trail, k, &mut scale);
+    if [q, k, v].iter().any(|&value| cx.rank(value).ok() != Some(4)) {
+        return Err(Skip::NOT_HERE);
+    }
+
+    // It is attention. What is left are reasons to leave it.
+    let rank = cx.rank(cx.output(softmax)?)?;
+    if crate::ops::call::axis(cx.call(softmax)?.int("axis")?, rank)? != rank - 1 || cx.opset(softmax) < 13 {
+        return Err(Reason::Attribute("axis").into());
+    }
+    if !matches!(cx.dtype(q)?, DType::F32 | DType::F16 | DType::BF16) {
+        return Err(Skip::at(Reason::Type, q));
+    }
+    let attribute = scale as f32;
+    if !(attribute.is_finite() && attribute > 0.0) {
+        return Err(Skip::because("the scale is not a positive number"));
+    }
+    // Batches and heads are the same; only then does each head of the operator see what it saw.
+    let (queries, values) = (cx.shape(q)?, cx.shape(v)?);
+    let keys: Vec<Dim> = (0..4)
+        .map(|axis| cx.shape(k).map(|shape| shape[KEYS[perm][axis]].clone()))
+        .collect::<Result<_, _>>()?;
+    if !cx.same_shape(&queries[..2], &keys[..2]) || !cx.same_shape(&queries[..2], &values[..2]) {
+        return Err(Skip::at(Reason::Broadcast, k));
+    }
+    let kept = match mask {
+        Some((_, bias)) => Some(keep(cx, bias, [&queries[2], &keys[2]], guarded)?),
+        None => None,
+    };
+    let mut change = trail.change()?;
+    let k: Operand = match KEYS[perm] {
+        [0, 1, 2, 3] => k.into(),
+        axes => change.op("Transpose", [k.into()], [("perm", axes.map(|axis| axis as i64).to_vec()).into()]),
+    };
+    let mut inputs = vec![q.into(), k, v.into()];
+    if let Some(mask) = kept {
+        inputs.push(mask.operand(&mut change, q));
+    }
+    let mut attrs: Vec<Attr> = vec![("scale", attribute).into()];
+    if let Some((_, cap)) = softcap {
+        attrs.push(("softcap", cap as f32).into());
+    }
+    let attention = change.call(crate::ir::Op::standard("Attention"), inputs, 1, attrs);
+    change.replace(y, attention.output(0));
+    Ok(change)
+}
+
+/// The Softmax whose result `value` is, and whether NaN becomes 0 on the way.
+fn probabilities(cx: &Cx<'_>, trail: &mut Trail<'_>, value: ValueId) -> Option<(NodeId, bool)> {
+    if let Some(softmax) = trail.step(value, "Softmax") {
+        return Some((softmax, false));
+    }
+    let select = trail.step(value, "Where")?;
+    let &[Some(condition), Some(zero), Some(probability)] = cx.node(select).inputs() else { return None };
+    let tested = trail.through(condition, "IsNaN")?;
+    let same = tested == probability && cx.uniform(zero) == Some(0.0);
+    same.then_some((trail.step(probability, "Softmax")?, true))
+}
+
+/// What a mask is added to, and the mask: the operand that is no product.
+fn masked(cx: &Cx<'_>, trail: &mut Trail<'_>, scores: ValueId) -> Option<(ValueId, ValueId)> {
+    let [a, b] = trail.pair(scores, "Add")?;
+    let is_score = |value: ValueId| {
+        let mut trail = trail.clone();
+        let mut scale = 1.0;
+        let inside = capped(&mut trail, value).map_or(value, |(inside, _)| inside);
+        let product = unscaled(&mut trail, inside, &mut scale);
+        trail.step(product, "MatMul").is_some() && cx.rank(value).ok() == Some(4)
+    };
+    match (is_score(a), is_score(b)) {
+        (true, false) => Some((a, b)),
+        (false, true) => Some((b, a)),
+        _ => None,
+    }
+}
+
+/// What is capped, and by which number: c · tanh(x / c).
+fn capped(trail: &mut Trail<'_>, value: ValueId) -> Option<(ValueId, f64)> {
+    trail.attempt(|trail| {
+        let (bounded, cap) = trail.with_number(value, "Mul")?;
+        let quotient = trail.through(bounded, "Tanh")?;
+        let (inside, divisor) = trail.with_number(quotient, "Div")?;
+        (cap == divisor && cap > 0.0).then_some((inside, cap))
+    })
+}
+
+/// What is multiplied or divided by numbers, of which `scale` gets the product.
+fn unscaled(trail: &mut Trail<'_>, mut value: ValueId, scale: &mut f64) -> ValueId {
+    loop {
+        if let Some((inside, factor)) = trail.with_number(value, "Mul") {
+            *scale *= factor;
+            value = inside;
+        } else if let Some((inside, divisor)) = trail.with_number(value, "Div") {
+            *scale /= divisor;
+            value = inside;
+        } else {
+            return value;
+        }
+    }
+}
+
+/// Orders of axes that make [batch, head, size, sequence] of keys, and the order that makes [batch, head, sequence, size] instead.
+const TRANSPOSED: [[i64; 4]; 2] = [[0, 1, 3, 2], [0, 2, 3, 1]];
+const KEYS: [[usize; 4]; 2] = [[0, 1, 2, 3], [0, 2, 1, 3]];
+
+/// What is transposed, and by which of [`TRANSPOSED`].
+fn transposition(cx: &Cx<'_>, trail: &mut Trail<'_>, value: ValueId) -> Option<(ValueId, usize)> {
+    let node = trail.step(value, "Transpose")?;
+    let perm = cx.call(node).ok()?.opt_ints("perm").ok()??;
+    let order = TRANSPOSED.iter().position(|order| perm == order)?;
+    Some((cx.node(node).input(0)?, order))
+}
+
+/// A mask for the operator: added, or true where a key is seen.
+struct Mask {
+    value: ValueId,
+    /// True where a key is hidden instead.
+    inverted: bool,
+    /// One row for all queries.
+    one_row: bool,
+}
+
+impl Mask {
+    /// The mask with a row for each query of `q`, as runtimes want it.
+    fn operand(self, change: &mut Change, q: ValueId) -> Operand {
+        let mut mask: Operand = self.value.into();
+        if self.inverted {
+            mask = change.op("Not", [mask], []);
+        }
+        if self.one_row {
+            let rows = change.op("Shape", [q.into()], [("start", 2).into(), ("end", 3).into()]);
+            let one = change.ints("one", &[1]);
+            let shape = change.op("Concat", [rows, one], [("axis", 0).into()]);
+            mask = change.op("Expand", [mask, shape], []);
+        }
+        mask
+    }
+}
+
+/// The mask that `bias` adds to scores of so many rows and columns, if it does not hide all keys of a row, or if that is what
+/// the exporter's guard is for.
+fn keep(cx: &Cx<'_>, bias: ValueId, scores: [&Dim; 2], guarded: bool) -> Result<Mask, Skip> {
+    let (value, inverted) = seen(cx, bias, guarded)?;
+    let [.., rows, columns] = cx.shape(value)? else { return Err(Skip::at(Reason::Broadcast, value)) };
+    let one_row = !cx.same_dim(rows, scores[0]);
+    if !cx.same_dim(columns, scores[1]) || one_row && rows.as_const() != Some(1) {
+        return Err(Skip::at(Reason::Broadcast, value));
+    }
+    Ok(Mask { value, inverted, one_row })
+}
+
+/// The bias itself, or the condition that it spells out and whether that is the other way round.
+fn seen(cx: &Cx<'_>, bias: ValueId, guarded: bool) -> Result<(ValueId, bool), Skip> {
+    // Runtimes take the lowest number for −∞.
+    let lowest = match cx.dtype(bias)? {
+        DType::F16 => f64::from(half::f16::MIN),
+        DType::BF16 => f64::from(half::bf16::MIN),
+        _ => f64::from(f32::MIN),
+    };
+    let hides_all = || Skip::at(Reason::Rule("a row of the mask may hide all keys"), bias);
+    if let Some(constant) = cx.model.constant(bias) {
+        let columns =
+            constant.shape().last().copied().filter(|&columns| columns > 0).ok_or_else(hides_all)?;
+        let sees = |row: &[f64]| row.iter().any(|&number| number > lowest);
+        return if cx.floats(bias)?.chunks(columns).all(sees) { Ok((bias, false)) } else { Err(hides_all()) };
+    }
+    let node =
+        cx.model.value(bias).node().filter(|&node| cx.node(node).op().is("Where")).ok_or_else(hides_all)?;
+    let &[Some(condition), Some(yes), Some(no)] = cx.node(node).inputs() else { return Err(hides_all()) };
+    let (yes, no) = (cx.uniform(yes).ok_or_else(hides_all)?, cx.uniform(no).ok_or_else(hides_all)?);
+    if yes.min(no) > lowest {
+        return Ok((bias, false));
+    }
+    if !guarded || yes.min(no) != f64::NEG_INFINITY || yes.max(no) != 0.0 {
+        return Err(hides_all());
+    }
+    Ok((condition, no == 0.0))
+}
+
+/// Keys and values of groups of heads: what Unsqueeze, Expand and Reshape repeat is read as it was.
+fn groups(cx: &Cx<'_>, id: NodeId) -> Result<Change, Skip> {
+    let node = cx.node(id);
+    let q = cx.shape(cx.input(id, 0)?)?;
+    let (k, key_nodes) = repeated(cx, id, 1).ok_or(Skip::NOT_HERE)?;
+    let (v, value_nodes) = repeated(cx, id, 2).ok_or(Skip::NOT_HERE)?;
+    let (keys, values) = (cx.shape(k)?, cx.shape(v)?);
+    let heads = |shape: &[Dim]| shape.get(1).and_then(Dim::as_const).filter(|&heads| heads > 0);
+    let (Some(all), Some(of_keys), Some(of_values)) = (heads(q), heads(keys), heads(values)) else {
+        return Err(Skip::at(Reason::UnknownShape, k));
+    };
+    if of_keys != of_values || all % of_keys != 0 {
+        return Err(Skip::at(Reason::Broadcast, k));
+    }
+    let mut change = cx.change(&[id]);
+    key_nodes.iter().chain(&value_nodes).for_each(|&node| change.absorb(node));
+    let mut inputs: Vec<Operand> = node.inputs().iter().map(|&input| input.into()).collect();
+    (inputs[1], inputs[2]) = (k.into(), v.into());
+    change.recall(cx, id, inputs);
+    Ok(change)
+}
+
+/// What input `index` repeats along its heads, each `n` times in a row, and the nodes that do it.
+fn repeated(cx: &Cx<'_>, id: NodeId, index: usize) -> Option<(ValueId, [NodeId; 3])> {
+    let y = cx.node(id).input(index)?;
+    let reshape = cx.producer(y, "Reshape", id)?;
+    let wide = cx.node(reshape).input(0)?;
+    let expand = cx.producer(wide, "Expand", id)?;
+    let narrow = cx.node(expand).input(0)?;
+    // Unsqueeze may have become a Reshape.
+    let unsqueeze = cx.producer(narrow, "Unsqueeze", id).or_else(|| cx.producer(narrow, "Reshape", id))?;
+    let x = cx.node(unsqueeze).input(0)?;
+    let shape = |value| cx.shape(value).ok();
+    let (from, one, many, to) = (shape(x)?, shape(narrow)?, shape(wide)?, shape(y)?);
+    if from.len() != 4 || one.len() != 5 || many.len() != 5 || to.len() != 4 {
+        return None;
+    }
+    let same = |a: &[Dim], b: &[Dim]| cx.same_shape(a, b);
+    // [b, h, s, d] → [b, h, 1, s, d] → [b, h, n, s, d] → [b, h·n, s, d]
+    let fits = same(&from[..2], &one[..2])
+        && one[2].as_const() == Some(1)
+        && same(&from[2..], &one[3..])
+        && same(&one[..2], &many[..2])
+        && same(&one[3..], &many[3..])
+        && same(&many[..1], &to[..1])
+        && same(&many[3..], &to[2..]);
+    fits.then_some((x, [reshape, expand, unsqueeze]))
+}
+
+/// Attention whose heads are split off before and joined behind it: the operator takes and gives three axes.
+fn heads(cx: &Cx<'_>, join: NodeId) -> Result<Change, Skip> {
+    let y = cx.output(join)?;
+    let mut trail = Trail::new(cx, join);
+    let back = trail.step(cx.input(join, 0)?, "Transpose").ok_or(Skip::NOT_HERE)?;
+    let id = trail.step(cx.input(back, 0)?, "Attention").ok_or(Skip::NOT_HERE)?;
+    let swaps = |node: NodeId| {
+        Ok::<_, Skip>(cx.call(node)?.opt_ints("perm")?.is_some_and(|perm| perm == [0, 2, 1, 3]))
+    };
+    if !swaps(back)? || cx.node(id).outputs().len() > 1 || cx.node(id).inputs().len() > 4 {
+        return Err(Skip::NOT_HERE);
+    }
+    let (joined, apart) = (cx.shape(y)?, cx.shape(cx.output(back)?)?);
+    if joined.len() != 3 || !cx.same_shape(&joined[..2], &apart[..2]) {
+        return Err(Skip::at(Reason::UnknownShape, y));
+    }
+    let mut inputs: Vec<Operand> = cx.node(id).inputs().iter().map(|&input| input.into()).collect();
+    let mut counts = [0; 3];
+    let mut absorbed = Vec::new();
+    for index in 0..3 {
+        let four = cx.input(id, index)?;
+        let transpose = cx.producer(four, "Transpose", id).ok_or(Skip::NOT_HERE)?;
+        let split = cx.producer(cx.input(transpose, 0)?, "Reshape", id).ok_or(Skip::NOT_HERE)?;
+        let x = cx.input(split, 0)?;
+        let (from, to) = (cx.shape(x)?, cx.shape(cx.output(split)?)?);
+        if !swaps(transpose)? || from.len() != 3 || to.len() != 4 || !cx.same_shape(&from[..2], &to[..2]) {
+            return Err(Skip::at(Reason::UnknownShape, x));
+        }
+        counts[index] = to[2].as_const().ok_or_else(|| Skip::at(Reason::UnknownShape, x))?;
+        inputs[index] = x.into();
+        absorbed.extend([transpose, split]);
+    }
+    if counts[1] != counts[2] {
+        return Err(Skip::at(Reason::Broadcast, cx.input(id, 2)?));
+    }
+    let mut attrs = cx.node(id).attrs().to_vec();
+    attrs.extend([("q_num_heads", counts[0]).into(), ("kv_num_heads", counts[1]).into()]);
+    let mut change = trail.change()?;
+    absorbed.into_iter().for_each(|node| change.absorb(node));
+    let attention = change.call(cx.node(id).op().clone(), inputs, 1, attrs);
+    change.replace(y, attention.output(0));
+    Ok(change)
+}
