@@ -35,6 +35,7 @@ mod fuse_matmul_add;
 mod fuse_matmul_add_3d;
 mod fuse_pad;
 mod fuse_rms_norm;
+mod fuse_rotary_embedding;
 mod fuse_scale_into_weights;
 mod inline_constant_if;
 mod inline_functions;
@@ -188,6 +189,7 @@ pub static STAGES: &[(Stage, &[&Pass])] = &[
             &fuse_layer_norm::PASS,
             &fuse_rms_norm::PASS,
             &fuse_gelu::PASS,
+            &fuse_rotary_embedding::PASS,
             &fuse_attention::PASS,
         ],
     ),

@@ -15,7 +15,10 @@ pub fn over_root(cx: &Cx<'_>, trail: &mut Trail<'_>, root: NodeId) -> Option<(Va
     }
     let inverse = |trail: &mut Trail<'_>, value| {
         let through = |trail: &mut Trail<'_>| {
-            let root = trail.through(value, "Reciprocal")?;
+            let root = match trail.through(value, "Reciprocal") {
+                Some(root) => root,
+                None => trail.pair(value, "Div").filter(|&[one, _]| cx.uniform(one) == Some(1.0))?[1],
+            };
             trail.through(root, "Sqrt")
         };
         trail.attempt(through).or_else(|| power(trail, value, -0.5))
