@@ -2,9 +2,10 @@
 //!
 //! **Matches** reshapes in a row, reshapes that change nothing, transposes in a row (as merge_reshapes, eliminate_noop_reshapes and
 //! eliminate_redundant_transposes do, for this pass alone); and a MatMul of two operands whose leading axes a Reshape each has merged into one,
-//! which multiplies the operands as they were and merges the axes of the product (`batched`).
+//! which multiplies the operands as they were and merges the axes of the product (`batched`); and a Transpose of the last two axes between
+//! two Reshapes that merge the axes before them and part them again, which transposes the source itself (`transposed`).
 //! **Accuracy** `BitExact`: elements move; `batched` multiplies the same matrices.
-//! **Proof** MatMul treats all but the last two axes as a list of matrices; Reshape of leading axes keeps the list. The driver proves the
+//! **Proof** Transposing matrices does not touch their list, which the Reshapes keep. MatMul treats all but the last two axes as a list of matrices; Reshape of leading axes keeps the list. The driver proves the
 //! shapes.
 //! **Never** where the reshapes touch the last two axes, where the leading axes of the operands are not provably the same, or where others read
 //! what the reshapes give.
@@ -17,7 +18,7 @@ use super::reshape_target::constant_target;
 use crate::ir::{Accuracy, NodeId, ValueId};
 use crate::rewrite::{At, Change, Cx, Reason, Skip};
 
-pass!(cleanup_attention, &[&MERGE, &SAME_SHAPE, &COMPOSE, &BATCHED]);
+pass!(cleanup_attention, &[&MERGE, &SAME_SHAPE, &COMPOSE, &BATCHED, &TRANSPOSED]);
 
 static BATCHED: At = At { name: "batched", accuracy: Accuracy::BitExact, ops: &["MatMul"], apply: batched };
 
@@ -53,4 +54,38 @@ fn merged(cx: &Cx<'_>, product: NodeId, index: usize) -> Result<(ValueId, NodeId
     }
     cx.read_only_by(operand, product)?;
     Ok((source, reshape))
+}
+
+static TRANSPOSED: At =
+    At { name: "transposed", accuracy: Accuracy::BitExact, ops: &["Reshape"], apply: transposed };
+
+/// [a…, r, c] → [n, r, c] → [n, c, r] → [a…, c, r]
+fn transposed(cx: &Cx<'_>, parting: NodeId) -> Result<Change, Skip> {
+    let (turned, y) = (cx.input(parting, 0)?, cx.output(parting)?);
+    let transpose = cx.producer(turned, "Transpose", parting).ok_or(Skip::NOT_HERE)?;
+    let flat = cx.input(transpose, 0)?;
+    let merging = cx.producer(flat, "Reshape", parting).ok_or(Skip::NOT_HERE)?;
+    let x = cx.input(merging, 0)?;
+    let (from, list, to) = (cx.shape(x)?, cx.shape(flat)?, cx.shape(y)?);
+    let rank = from.len();
+    let swaps = cx.call(transpose)?.opt_ints("perm")?.is_some_and(|perm| perm == [0, 2, 1]);
+    if !swaps || list.len() != 3 || rank < 4 || to.len() != rank {
+        return Err(Skip::NOT_HERE);
+    }
+    let (batches, matrix) = from.split_at(rank - 2);
+    let same = cx.same_shape(matrix, &list[1..])
+        && cx.same_shape(batches, &to[..rank - 2])
+        && cx.same_dim(&matrix[0], &to[rank - 1])
+        && cx.same_dim(&matrix[1], &to[rank - 2]);
+    if !same {
+        return Err(Skip::at(Reason::UnknownShape, y));
+    }
+    cx.read_only_by(turned, parting)?;
+    let mut perm: Vec<i64> = (0..rank as i64).collect();
+    perm.swap(rank - 2, rank - 1);
+    let mut change = cx.change(&[transpose, parting]);
+    change.absorb(merging);
+    let direct = change.op("Transpose", [x.into()], [("perm", perm).into()]);
+    change.replace(y, direct);
+    Ok(change)
 }
