@@ -9,6 +9,8 @@
 //!
 //! `ONNXFORGE_BLESS=1` writes what comes out into the files.
 
+#![allow(dead_code)]
+
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::path::Path;
@@ -16,9 +18,10 @@ use std::path::Path;
 use onnxforge::eval::sample::{self, sample};
 use onnxforge::eval::{Options, Session};
 use onnxforge::infer::Inference;
-use onnxforge::io::load_bytes;
+use onnxforge::io::{LoadError, load_bytes};
 use onnxforge::ir::{Accuracy, DType, Model};
 use onnxforge::ops::Value;
+use onnxforge::proto::schema::ModelProto;
 use onnxforge::proto::wire;
 use onnxforge::text::{self, PrintOptions};
 
@@ -70,12 +73,19 @@ pub fn judge(path: &Path, verdict: impl Fn(&Case) -> String) -> String {
     wrong
 }
 
-pub fn load(text: &str) -> Model {
+pub fn parse(text: &str) -> ModelProto {
     let text = if text.starts_with('<') { text.to_owned() } else { format!("{HEADER}{text}") };
-    let message = text::parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+    text::parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"))
+}
+
+pub fn loaded(message: &ModelProto) -> Result<Model, LoadError> {
     let mut bytes = Vec::new();
-    wire::encode(&message).write_to(&mut bytes).unwrap();
-    load_bytes(bytes, None, &Default::default()).unwrap_or_else(|error| panic!("{error}\n{text}"))
+    wire::encode(message).write_to(&mut bytes).unwrap();
+    load_bytes(bytes, None, &Default::default())
+}
+
+pub fn load(text: &str) -> Model {
+    loaded(&parse(text)).unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
 pub fn print(model: &Model) -> String {
