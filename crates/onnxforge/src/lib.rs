@@ -51,6 +51,7 @@
 //! | [`passes`] | changes that make models smaller or faster |
 //! | [`check`] | whether a model is valid |
 //! | [`interface`] | other sizes, shapes and outputs |
+//! | [`upgrade`] | newer operator sets |
 //! | [`redact`] | models without weights, to share |
 //! | [`analysis`] | what a model is made of |
 
@@ -71,3 +72,4 @@ pub mod random;
 pub mod redact;
 pub mod rewrite;
 pub mod text;
+pub mod upgrade;

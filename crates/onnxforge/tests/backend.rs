@@ -21,6 +21,7 @@ use onnxforge::ops::{Array, Fact, OpError, Value};
 use onnxforge::passes;
 use onnxforge::passes::pipeline::{self, optimize};
 use onnxforge::proto::Str;
+use onnxforge::upgrade::{NEWEST, OLDEST, UpgradeError, upgrade};
 use rayon::prelude::*;
 
 /// What came of a case.
@@ -84,7 +85,8 @@ fn checked(case: &Case) -> Outcome {
     Outcome::Pass { known }
 }
 
-fn data_set(model: &Model, data: &Path, tolerance: [f64; 2]) -> Outcome {
+/// The inputs by name and the expected outputs.
+fn read(model: &Model, data: &Path) -> (HashMap<String, Value>, Vec<Value>) {
     let main = model.scope(model.main());
     let mut inputs = HashMap::new();
     let free = main
@@ -101,6 +103,12 @@ fn data_set(model: &Model, data: &Path, tolerance: [f64; 2]) -> Outcome {
         let bytes = fs::read(data.join(format!("output_{index}.pb"))).unwrap();
         expected.push(stored::read(bytes, &port.declared()).unwrap());
     }
+    (inputs, expected)
+}
+
+fn data_set(model: &Model, data: &Path, tolerance: [f64; 2]) -> Outcome {
+    let main = model.scope(model.main());
+    let (inputs, expected) = read(model, data);
     let found = match Session::new(model, Options::default()).run(&inputs) {
         Ok(found) => found,
         Err(error @ (RunError::Node { error: OpError::Unsupported(_), .. } | RunError::Constant { .. })) => {
@@ -176,6 +184,52 @@ fn optimized(
         }
     }
     Ok(())
+}
+
+/// What came of the conversion of a case to a newer operator set.
+enum Converted {
+    /// It has that version or a later one or too old a one, or nobody can run it.
+    Not,
+    /// Other nodes were needed, or not.
+    Same {
+        changed: bool,
+    },
+    Refused(UpgradeError),
+    Wrong(String),
+}
+
+/// A converted model computes the same bits.
+fn converted(case: &Case, to: i64) -> Converted {
+    let Ok(original) = load(&case.folder.join("model.onnx"), &LoadOptions::default()) else {
+        return Converted::Not;
+    };
+    if original.opset(original.main(), "").is_none_or(|from| !(OLDEST..to).contains(&from)) {
+        return Converted::Not;
+    }
+    let mut model = original.clone();
+    if let Err(error) = upgrade(&mut model, to) {
+        return Converted::Refused(error);
+    }
+    if let Err(error) = model.validate() {
+        return Converted::Wrong(error);
+    }
+    let sets =
+        (0..).map(|set| case.folder.join(format!("test_data_set_{set}"))).take_while(|set| set.exists());
+    for data in sets {
+        let (inputs, _) = read(&original, &data);
+        let run = |model: &Model| Session::new(model, Options::default()).run(&inputs);
+        let Ok(expected) = run(&original) else { return Converted::Not };
+        let found = match run(&model) {
+            Ok(found) => found,
+            Err(error) => return Converted::Wrong(error.to_string()),
+        };
+        for ((name, found), (_, expected)) in found.iter().zip(&expected) {
+            if let Err(why) = close(found, expected, [0.0, 0.0]) {
+                return Converted::Wrong(format!("{name}: {why}"));
+            }
+        }
+    }
+    Converted::Same { changed: !model.journal().is_empty() }
 }
 
 /// Whether the first input says how large the result is, as the first input of a Range does.
@@ -311,5 +365,34 @@ fn backend_cases() {
         assert!(cases.len() >= 2000, "only {} cases were found", cases.len());
         assert!(known * 100 >= passed * 98, "{known} of {passed} are fully known");
         assert!(passed * 100 >= cases.len() * 98, "{passed} of {} pass", cases.len());
+    }
+}
+
+/// Every case that can be run computes the same after conversion to a newer operator set. The expected outputs need not be looked
+/// at again: `backend_cases` compares them with the original.
+#[test]
+fn converted_cases() {
+    let Some(root) = std::env::var_os("ONNXFORGE_CASES") else { return };
+    let filter = std::env::var("ONNXFORGE_FILTER").unwrap_or_default();
+    let cases = cases(Path::new(&root), &filter);
+    for to in [23, NEWEST] {
+        let outcomes: Vec<Converted> = cases.par_iter().map(|case| converted(case, to)).collect();
+        let (mut same, mut changed) = (0, 0);
+        let (mut refused, mut wrong) = (Vec::new(), Vec::new());
+        for (case, outcome) in cases.iter().zip(outcomes) {
+            match outcome {
+                Converted::Not => {}
+                Converted::Same { changed: other } => {
+                    same += 1;
+                    changed += usize::from(other);
+                }
+                Converted::Refused(error) => refused.push(format!("{}: {error}", case.name)),
+                Converted::Wrong(why) => wrong.push(format!("{}: {why}", case.name)),
+            }
+        }
+        println!("to opset {to}: {same} cases compute the same, {changed} of them by other nodes");
+        assert!(wrong.is_empty(), "{} are wrong:\n{}", wrong.len(), wrong.join("\n"));
+        assert!(refused.is_empty(), "{} are refused:\n{}", refused.len(), refused.join("\n"));
+        assert!(!filter.is_empty() || same >= 1600 && changed >= 50, "only {same} cases, {changed} changed");
     }
 }

@@ -1,142 +1,31 @@
 //! Golden cases: what each pass makes of a graph, and what it leaves alone and why.
 //!
-//! `tests/rules/<pass>.onnxtxt` holds cases of that pass:
-//!
-//! ```text
-//! === what the case shows
-//! g (float[N] x) => (float[N] y) { y = Identity(x) }
-//! --- becomes
-//! g (float[N] x) => (float[N] y) { … }
-//! ```
-//!
+//! `tests/rules/<pass>.onnxtxt` holds cases of that pass, written as `golden` reads them. `--- becomes` is followed by the graph after;
 //! `--- stays: reason` instead says that the pass changes nothing and gives that reason (without one: nothing that it is about).
-//! Graphs without a heading are of operator set 21. `ONNXFORGE_BLESS=1` writes what comes out into the files.
+//! Graphs without a heading are of operator set 21.
 //!
 //! Every case is also evaluated before and after, at two sizes of each symbolic dimension, and must agree as well as the edits
 //! promise; a second run must find nothing; every node of the file must have a fate; text and messages must agree.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use std::collections::HashMap;
+mod golden;
+
 use std::fmt::Write;
 use std::path::PathBuf;
 
-use onnxforge::eval::sample::{self, sample};
-use onnxforge::eval::{Options, Session};
-use onnxforge::infer::Inference;
-use onnxforge::io::load_bytes;
-use onnxforge::ir::{Accuracy, DType, Model};
-use onnxforge::ops::Value;
+use golden::{Case, agree, cases, inputs, is_blessing, judge, load, outputs, print, promised};
+use onnxforge::ir::Model;
 use onnxforge::passes::pipeline::{self, Outcome, optimize};
 use onnxforge::passes::{self, Pass, Work};
-use onnxforge::proto::wire;
 use onnxforge::rewrite::Reason;
-use onnxforge::text::{self, PrintOptions};
-
-const HEADER: &str = "<ir_version: 10, opset_import: [\"\" : 21]>\n";
-
-struct Case {
-    title: String,
-    before: String,
-    /// What it becomes, or why it stays.
-    expected: Result<String, String>,
-}
 
 fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/rules")
 }
 
-fn cases(text: &str) -> Vec<Case> {
-    let case = |part: &str| {
-        let (title, rest) = part.split_once('\n').unwrap();
-        let (before, verdict) = rest.split_once("\n--- ").unwrap_or_else(|| panic!("{title}: no verdict"));
-        let expected = match verdict.split_once('\n').unwrap_or((verdict, "")) {
-            ("becomes", after) => Ok(after.trim().to_owned()),
-            (stays, _) => Err(stays.strip_prefix("stays").unwrap().trim_start_matches(':').trim().to_owned()),
-        };
-        Case { title: title.trim().to_owned(), before: before.trim().to_owned(), expected }
-    };
-    text.split("=== ").skip(1).map(case).collect()
-}
-
-fn load(text: &str) -> Model {
-    let text = if text.starts_with('<') { text.to_owned() } else { format!("{HEADER}{text}") };
-    let message = text::parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
-    let mut bytes = Vec::new();
-    wire::encode(&message).write_to(&mut bytes).unwrap();
-    load_bytes(bytes, None, &Default::default()).unwrap_or_else(|error| panic!("{error}\n{text}"))
-}
-
-fn print(model: &Model) -> String {
-    let message = onnxforge::io::message::to_inline_message(model).unwrap();
-    let printed = text::print(&message, &PrintOptions::default());
-    assert_eq!(text::print(&text::parse(&printed).unwrap(), &PrintOptions::default()), printed);
-    let notes_off = printed
-        .lines()
-        .filter(|line| !line.starts_with("#@"))
-        .map(|line| line.split_once("  #@").map_or(line, |(line, _)| line));
-    let text = notes_off.collect::<Vec<_>>().join("\n");
-    let plain = HEADER.replace(['<', '>', '\n'], "");
-    let heading = text
-        .split_once(">\n")
-        .filter(|(heading, _)| heading.replace(['<', '\n', ' '], "") == plain.replace(' ', ""));
-    heading.map_or(text.clone(), |(_, rest)| rest.to_owned())
-}
-
 fn run_pass(pass: &'static Pass, model: &mut Model) -> Outcome {
     optimize(model, &pipeline::Options { passes: vec![pass], ..pipeline::Options::default() })
-}
-
-/// The outputs of a run with sizes that depend on `round`.
-fn outputs(model: &Model, inputs: &HashMap<String, Value>) -> Vec<Value> {
-    let outputs =
-        Session::new(model, Options::default()).run(inputs).unwrap_or_else(|error| panic!("{error}"));
-    outputs.into_iter().map(|(_, value)| value).collect()
-}
-
-fn inputs(model: &Model, round: u64) -> HashMap<String, Value> {
-    let names = ["N", "M", "K", "B", "S", "batch", "seq"];
-    let dims = names
-        .iter()
-        .enumerate()
-        .map(|(index, name)| ((*name).to_owned(), [1, 3][round as usize] + index % 3));
-    let options = sample::Options {
-        seed: round,
-        dims: dims.collect(),
-        default_dim: 2 + round as usize,
-        ..Default::default()
-    };
-    sample(model, &Inference::of(model), &options, &HashMap::new()).unwrap()
-}
-
-fn agree(a: &Value, b: &Value, accuracy: Accuracy) -> Result<(), String> {
-    let (Value::Tensor(a), Value::Tensor(b)) = (a, b) else { return Ok(()) };
-    if a.shape() != b.shape() || a.dtype() != b.dtype() {
-        return Err(format!("{} {:?} became {} {:?}", a.dtype(), a.shape(), b.dtype(), b.shape()));
-    }
-    if a.to_tensor().unwrap().same_bits(&b.to_tensor().unwrap()) {
-        return Ok(());
-    }
-    let (x, y) = (a.to_f64s().unwrap(), b.to_f64s().unwrap());
-    let scale = x.iter().copied().filter(|x| x.is_finite()).fold(0.0, |scale: f64, x| scale.max(x.abs()));
-    let allowed = match accuracy {
-        Accuracy::BitExact => return Err(format!("{x:?} became {y:?}")),
-        Accuracy::ValueExact => 0.0,
-        Accuracy::Rounding { ulps } => ulps * epsilon(a.dtype()) * scale,
-        Accuracy::Approximate { rtol, atol } => atol + rtol * scale,
-    };
-    let same = |(x, y): (&f64, &f64)| x == y || x.is_nan() && y.is_nan() || (x - y).abs() <= allowed;
-    if x.iter().zip(&y).all(same) { Ok(()) } else { Err(format!("{x:?} became {y:?}")) }
-}
-
-/// The distance of 1 and the next number of a type.
-fn epsilon(dtype: DType) -> f64 {
-    match dtype {
-        DType::F64 => f64::EPSILON,
-        DType::F16 => 2f64.powi(-10),
-        DType::BF16 => 2f64.powi(-7),
-        _ => f64::from(f32::EPSILON),
-    }
 }
 
 /// Runs a case and answers the verdict as it would stand in the file.
@@ -154,10 +43,7 @@ fn verdict(pass: &'static Pass, case: &Case) -> String {
         || case.before.contains("training");
     // Nothing makes up strings, and nobody knows custom operators.
     let unrunnable = case.before.contains("custom.") || case.before.contains("string[");
-    let promised = model
-        .journal()
-        .iter()
-        .fold(Accuracy::BitExact, |worst, entry| if entry.accuracy > worst { entry.accuracy } else { worst });
+    let promised = promised(&model);
     assert!(pass.accuracy() >= promised, "{}: an edit promises less than its pass", case.title);
     if edits > 0 && !random && !unrunnable {
         for round in 0..2 {
@@ -181,31 +67,10 @@ fn verdict(pass: &'static Pass, case: &Case) -> String {
 
 #[test]
 fn passes_do_what_their_cases_say() {
-    let bless = std::env::var_os("ONNXFORGE_BLESS").is_some();
-    let mut wrong = String::new();
-    for pass in passes::all() {
-        let path = folder().join(format!("{}.onnxtxt", pass.name));
-        let text = std::fs::read_to_string(&path).unwrap_or_else(|_| panic!("{}: no cases", pass.name));
-        let (preface, _) = text.split_once("=== ").unwrap();
-        let mut blessed = preface.to_owned();
-        for case in cases(&text) {
-            let found = verdict(pass, &case);
-            let expected = match &case.expected {
-                Ok(after) => format!("becomes\n{after}"),
-                Err(reason) if reason.is_empty() => "stays".to_owned(),
-                Err(reason) => format!("stays: {reason}"),
-            };
-            if found != expected {
-                write!(wrong, "\n{}: {}\nexpected it {expected}\nfound it {found}\n", pass.name, case.title)
-                    .unwrap();
-            }
-            write!(blessed, "=== {}\n{}\n--- {found}\n\n", case.title, case.before).unwrap();
-        }
-        if bless {
-            std::fs::write(&path, format!("{}\n", blessed.trim_end())).unwrap();
-        }
-    }
-    assert!(bless || wrong.is_empty(), "{wrong}");
+    let wrong: String = passes::all()
+        .map(|pass| judge(&folder().join(format!("{}.onnxtxt", pass.name)), |case| verdict(pass, case)))
+        .collect();
+    assert!(wrong.is_empty(), "{wrong}");
 }
 
 /// Reasons that no small graph shows: models that the checker refuses, or numbers by the million.
@@ -259,7 +124,8 @@ fn every_reason_has_a_case() {
         let sources = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src/passes");
         let source = std::fs::read_to_string(sources.join(format!("{}.rs", pass.name))).unwrap();
         let text = std::fs::read_to_string(folder().join(format!("{}.onnxtxt", pass.name))).unwrap();
-        let shown: Vec<String> = cases(&text).into_iter().filter_map(|case| case.expected.err()).collect();
+        let reason = |case: Case| Some(case.verdict.strip_prefix("stays: ")?.to_owned());
+        let shown: Vec<String> = cases(&text).into_iter().filter_map(reason).collect();
         for reason in reasons_in(&source) {
             let has_case = shown.contains(&reason);
             let is_listed = WITHOUT_CASES.contains(&(pass.name, &reason));
@@ -285,7 +151,7 @@ fn the_catalogue_is_current() {
         format!("\n## {}\n\n{}.\n\n{paragraphs}\n", pass.name, pass.summary().trim_end_matches('.'))
     };
     let current: String = onnxforge::passes::all().map(|pass| entry(&pass)).collect();
-    if std::env::var_os("ONNXFORGE_BLESS").is_some() {
+    if is_blessing() {
         std::fs::write(&path, format!("{preface}{MARK}{current}")).unwrap();
     } else {
         assert_eq!(listed, current, "ONNXFORGE_BLESS=1 writes it");

@@ -14,9 +14,11 @@ mod print;
 mod redact;
 mod run;
 mod save;
+mod upgrade;
 
 use std::path::Path;
 
+use onnxforge::check::{Problem, Rule, Severity, check as find_problems};
 use onnxforge::io::external::ExternalFiles;
 use onnxforge::io::load::{folder_of, read_message};
 use onnxforge::io::{LoadOptions, Saved, load};
@@ -32,6 +34,7 @@ use crate::output::Output;
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
     Optimize(optimize::Args),
+    Upgrade(upgrade::Args),
     Passes(passes::Args),
     Explain(explain::Args),
     Attribute(attribute::Args),
@@ -51,6 +54,7 @@ impl Command {
     pub fn run(self, output: &Output) -> Result<Verdict, Failure> {
         match self {
             Self::Optimize(args) => optimize::run(&args, output),
+            Self::Upgrade(args) => upgrade::run(&args, output),
             Self::Passes(args) => passes::run(&args, output),
             Self::Explain(args) => explain::run(&args, output),
             Self::Attribute(args) => attribute::run(&args, output),
@@ -106,6 +110,20 @@ fn warn_of_newer_opsets(path: &Path, model: &Model) {
 /// The message of a model and the files that it may refer to.
 fn open_message(path: &Path, output: &Output) -> Result<(ModelProto, ExternalFiles), Failure> {
     Ok((read_message(path)?, ExternalFiles::new(Some(folder_of(path)), output.links)))
+}
+
+/// A model that contradicts the standard has no meaning that could be kept. `cured` are rules that what is to be done takes care of.
+fn refuse_invalid(path: &Path, output: &Output, cured: &[Rule]) -> Result<(), Failure> {
+    let (message, mut files) = open_message(path, output)?;
+    let problems = find_problems(&message, &mut files);
+    let matters = |problem: &&Problem| problem.severity == Severity::Error && !cured.contains(&problem.rule);
+    let errors: Vec<&Problem> = problems.iter().filter(matters).collect();
+    let Some(first) = errors.first() else { return Ok(()) };
+    let more = match errors.len() - 1 {
+        0 => String::new(),
+        more => format!(" (and {more} more; `onnxforge check` lists them)"),
+    };
+    Err(Failure(format!("{}: {}: {}{more}", path.display(), first.place, first.message)))
 }
 
 /// What a command wrote, for `--json` and for people.

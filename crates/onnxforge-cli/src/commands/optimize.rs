@@ -6,16 +6,18 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::builder::NonEmptyStringValueParser;
-use onnxforge::check::{Problem, Severity, check, nearest};
+use onnxforge::check::nearest;
 use onnxforge::interface::{self, Wishes};
 use onnxforge::io::{SaveOptions, save_with};
 use onnxforge::ir::{Model, NodeId};
 use onnxforge::passes::pipeline::{self, Options, Outcome, PassOutcome, Stop};
 use onnxforge::passes::{self, Pass};
+use onnxforge::upgrade::CURED;
 use serde::Serialize;
 
 use super::run::{named_shape, named_size};
-use super::{ExternalArg, Written, load_model, open_message};
+use super::upgrade::{self, Wanted};
+use super::{ExternalArg, Written, load_model, refuse_invalid};
 use crate::failure::{Failure, Verdict};
 use crate::output::{Output, bytes, grouped, number, table};
 use crate::progress::Bar;
@@ -39,6 +41,9 @@ pub struct Args {
     /// Make these values of the graph the outputs, and cut off what they do not need.
     #[arg(long, value_delimiter = ',', value_name = "NAME,…", value_parser = NonEmptyStringValueParser::new())]
     outputs: Vec<String>,
+    /// The version of the standard operators from now on, before the passes run; only upwards.
+    #[arg(long, value_name = "keep|latest|N", default_value = "keep")]
+    opset: Wanted,
     /// Stop after so many edits.
     #[arg(long, value_name = "N")]
     stop_after: Option<usize>,
@@ -88,6 +93,9 @@ pub fn find(name: &str) -> Result<&'static Pass, Failure> {
 #[derive(Debug, Serialize)]
 struct Report {
     schema: u32,
+    /// What was converted to another operator set, where that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    opset: Option<onnxforge::upgrade::Report>,
     before: Size,
     after: Size,
     /// Nodes by operator, before and after.
@@ -132,7 +140,8 @@ struct Times {
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     let passes = args.selection.resolve()?;
     let start = Instant::now();
-    refuse_invalid(&args.model, output)?;
+    let cured = if args.opset == Wanted::Keep { &[][..] } else { CURED };
+    refuse_invalid(&args.model, output, cured)?;
     let mut model = load_model(&args.model, output)?;
     super::warn_of_newer_opsets(&args.model, &model);
     let (before, operators_before) = (Size::of(&model), operators(&model));
@@ -143,6 +152,10 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     };
     interface::apply(&mut model, &wishes)
         .map_err(|error| Failure(format!("{}: {error}", args.model.display())))?;
+    let opset = match args.opset {
+        Wanted::Keep => None,
+        Wanted::Version(to) => Some(upgrade::convert(&mut model, &args.model, to)?),
+    };
     let load = milliseconds(start);
     let bar = Bar::new(output.shows_progress());
     let start = Instant::now();
@@ -159,6 +172,7 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     self::operators(&model).into_iter().for_each(|(op, count)| operators.entry(op).or_default().1 = count);
     let report = Report {
         schema: 1,
+        opset,
         before,
         after: Size::of(&model),
         operators,
@@ -175,20 +189,6 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     };
     output.result(&report, |out| report.show(&outcome, out))?;
     Ok(Verdict::Yes)
-}
-
-/// A model that contradicts the standard has no meaning that could be kept.
-fn refuse_invalid(path: &std::path::Path, output: &Output) -> Result<(), Failure> {
-    let (message, mut files) = open_message(path, output)?;
-    let problems = check(&message, &mut files);
-    let errors: Vec<&Problem> =
-        problems.iter().filter(|problem| problem.severity == Severity::Error).collect();
-    let Some(first) = errors.first() else { return Ok(()) };
-    let more = match errors.len() - 1 {
-        0 => String::new(),
-        more => format!(" (and {more} more; `onnxforge check` lists them)"),
-    };
-    Err(Failure(format!("{}: {}: {}{more}", path.display(), first.place, first.message)))
 }
 
 fn milliseconds(start: Instant) -> f64 {
@@ -233,6 +233,9 @@ impl PassReport {
 
 impl Report {
     fn show(&self, outcome: &Outcome, out: &mut dyn Write) -> io::Result<()> {
+        if let Some(converted) = &self.opset {
+            upgrade::show(converted, out)?;
+        }
         let mut ops = table(&["operator", "before", "after"]);
         let changed = self.operators.iter().filter(|(_, (before, after))| before != after);
         for (op, (before, after)) in changed {

@@ -6,6 +6,7 @@ mod interface;
 mod plan;
 mod splice;
 mod staged;
+mod version;
 
 use std::collections::HashSet;
 

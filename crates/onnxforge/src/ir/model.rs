@@ -190,13 +190,28 @@ impl Model {
         }
     }
 
+    /// The outermost scope around a scope: a function, or the graph of the model.
+    pub fn root_of(&self, mut scope: ScopeId) -> ScopeId {
+        while let Some(parent) = self.scopes[scope].parent {
+            scope = parent;
+        }
+        scope
+    }
+
+    /// A scope and every body in it, at any depth.
+    pub fn scopes_within(&self, root: ScopeId) -> Vec<ScopeId> {
+        let mut found = vec![root];
+        let mut next = 0;
+        while let Some(&scope) = found.get(next) {
+            found.extend(self.nodes_in(scope).flat_map(|(_, node)| node.bodies()));
+            next += 1;
+        }
+        found
+    }
+
     /// The operator sets that hold in a scope: those of the function, or of the model.
     pub fn opset_imports(&self, scope: ScopeId) -> &[OperatorSetIdProto] {
-        let mut scope = &self.scopes[scope];
-        while let Some(parent) = scope.parent {
-            scope = &self.scopes[parent];
-        }
-        match &scope.kind {
+        match &self.scopes[self.root_of(scope)].kind {
             ScopeKind::Function(rest) => &rest.opset_import,
             _ => &self.header.opset_import,
         }

@@ -158,6 +158,11 @@ impl TypeSet {
         (0..32).contains(&code) && (self.0[form as usize] >> code) & 1 == 1
     }
 
+    /// Whether it holds every type that `other` holds.
+    pub fn includes(&self, other: &Self) -> bool {
+        self.0.iter().zip(other.0).all(|(own, other)| other & !own == 0)
+    }
+
     /// Whether a tensor of elements with this `TensorProto.DataType` code may appear.
     pub fn allows_tensor(&self, code: i32) -> bool {
         self.contains(Form::Tensor, code)

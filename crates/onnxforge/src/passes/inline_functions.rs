@@ -30,7 +30,7 @@ fn run(bench: &mut Workbench<'_>, skipped: &mut Vec<Skipped>) -> usize {
     let calls = |model: &Model, id: NodeId| functions.get(model.node(id).op()).is_some();
     let mut edits = 0;
     let mut checked = HashMap::new();
-    let graph = scopes_of(bench.model, bench.model.main());
+    let graph = bench.model.scopes_within(bench.model.main());
     let inside = graph.iter().flat_map(|&scope| bench.model.nodes_in(scope).map(|(id, _)| id));
     let mut open: VecDeque<NodeId> = inside.filter(|&id| calls(bench.model, id)).collect();
     while let Some(id) = open.pop_front() {
@@ -75,7 +75,8 @@ fn inline(
     if node.inputs().len() > scope.inputs().len() || node.outputs().len() > scope.outputs().len() {
         return Err(Skip::because("the call does not fit the function"));
     }
-    let size: usize = scopes_of(model, function).iter().map(|&scope| model.scope(scope).node_count()).sum();
+    let size: usize =
+        model.scopes_within(function).iter().map(|&scope| model.scope(scope).node_count()).sum();
     if model.node_count().saturating_add(size) > MAX_NODES {
         return Err(Skip::because("the model would become too large"));
     }
@@ -94,23 +95,12 @@ fn inline(
     bench.commit(change)
 }
 
-/// A graph or function and the bodies in it.
-fn scopes_of(model: &Model, root: ScopeId) -> Vec<ScopeId> {
-    let mut found = vec![root];
-    let mut next = 0;
-    while let Some(&scope) = found.get(next) {
-        found.extend(model.nodes_in(scope).flat_map(|(_, node)| node.bodies()));
-        next += 1;
-    }
-    found
-}
-
 /// The functions that are called from a graph or function, directly or not.
 fn reached_from(model: &Model, functions: &Functions, root: ScopeId) -> BTreeSet<ScopeId> {
     let mut found = BTreeSet::new();
     let mut open = vec![root];
     while let Some(next) = open.pop() {
-        let nodes = scopes_of(model, next).into_iter().flat_map(|scope| model.nodes_in(scope));
+        let nodes = model.scopes_within(next).into_iter().flat_map(|scope| model.nodes_in(scope));
         let called = nodes.filter_map(|(_, node)| functions.get(node.op()));
         open.extend(called.filter(|&function| found.insert(function)).collect::<Vec<_>>());
     }
@@ -134,7 +124,7 @@ fn check(model: &Model, functions: &Functions, function: ScopeId) -> Result<(), 
         return Err(Skip::because("an attribute of the function holds a graph"));
     }
     let mut seen = HashSet::new();
-    for (_, node) in scopes_of(model, function).into_iter().flat_map(|scope| model.nodes_in(scope)) {
+    for (_, node) in model.scopes_within(function).into_iter().flat_map(|scope| model.nodes_in(scope)) {
         if !seen.insert(node.op()) {
             continue;
         }

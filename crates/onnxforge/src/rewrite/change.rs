@@ -81,6 +81,11 @@ impl Change {
             inputs.pop();
         }
         let new = self.again(cx, node, inputs);
+        self.take_outputs(cx, node, new);
+    }
+
+    /// The outputs of `node` become those of `new`, which has as many.
+    pub fn take_outputs(&mut self, cx: &Cx<'_>, node: NodeId, new: NewNode) {
         for (index, output) in cx.node(node).outputs().iter().enumerate() {
             match *output {
                 Some(output) => self.replace(output, new.output(index)),
@@ -92,8 +97,13 @@ impl Change {
     fn again(&mut self, cx: &Cx<'_>, node: NodeId, inputs: impl IntoIterator<Item = Operand>) -> NewNode {
         let old = cx.node(node);
         let new = self.call(old.op().clone(), inputs, old.outputs().len(), old.attrs().to_vec());
-        self.rewrite.inherit(new, node);
+        self.inherit(new, node);
         new
+    }
+
+    /// Says that a new node is another version of a consumed one. See [`Rewrite::inherit`].
+    pub fn inherit(&mut self, new: NewNode, node: NodeId) {
+        self.rewrite.inherit(new, node);
     }
 
     /// The nodes of `body`, which the consumed node `holder` holds, or calls with these attributes. The answer is what the

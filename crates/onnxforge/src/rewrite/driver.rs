@@ -10,7 +10,7 @@ use super::skip::{Reason, Skip};
 use crate::infer::Inference;
 use crate::ir::edit::{Operand, Rewrite};
 use crate::ir::value::{Def, Use};
-use crate::ir::{Accuracy, Model, NodeId, ScopeId, ValueId};
+use crate::ir::{Accuracy, Attr, AttrValue, Model, NodeId, ScopeId, ValueId};
 use crate::ops::Fact;
 use crate::ops::apply::{self, NoBodies};
 use crate::ops::callee::Functions;
@@ -265,7 +265,9 @@ impl<'m> Workbench<'m> {
                     } else {
                         apply::infer(call, &inputs, facts.symbols_mut(), &mut bodies)
                     };
-                    if let Some(error) = error {
+                    // What a caller gives is not known here, which is no mistake of the call.
+                    let refers = |attr: &Attr| matches!(attr.value, AttrValue::Reference { .. });
+                    if let Some(error) = error.filter(|_| !node.attrs().iter().any(refers)) {
                         return Err(Reason::Evaluation(error).into());
                     }
                     learned.push(facts);
@@ -378,7 +380,7 @@ fn is_root(rule: &dyn Rule, model: &Model, id: NodeId) -> bool {
 /// Bytes of the tensors in a node's attributes.
 fn tensors_held(model: &Model, id: NodeId) -> u64 {
     let held = model.node(id).attrs().iter().map(|attr| match &attr.value {
-        crate::ir::AttrValue::Tensor(tensor) => tensor.byte_len(),
+        AttrValue::Tensor(tensor) => tensor.byte_len(),
         _ => 0,
     });
     held.fold(0, u64::saturating_add)

@@ -1,0 +1,107 @@
+//! `onnxforge upgrade`: a newer operator set, the same results.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use comfy_table::Cell;
+use onnxforge::io::{SaveOptions, save_with};
+use onnxforge::ir::Model;
+use onnxforge::upgrade::{self, CURED, NEWEST, OLDEST};
+use serde::Serialize;
+
+use super::{ExternalArg, Written, WrittenFile, load_model, refuse_invalid};
+use crate::failure::{Failure, Verdict};
+use crate::output::{Output, bytes, grouped, number, table};
+use crate::progress::Bar;
+
+/// Convert a model to a newer version of the standard operators without changing what it computes.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The model, of opset 7 or later.
+    model: PathBuf,
+    /// Where to write the result; the same path replaces the model.
+    #[arg(short, long)]
+    output: PathBuf,
+    /// The version to convert to: a number, or the latest that is known.
+    #[arg(long, value_name = "latest|N", default_value = "latest", value_parser = version)]
+    opset: i64,
+    /// Where weights go.
+    #[arg(long, value_enum, default_value = "keep")]
+    external: ExternalArg,
+}
+
+/// A version of the standard operators, as users say it.
+fn version(text: &str) -> Result<i64, String> {
+    match (text, text.parse()) {
+        ("latest", _) => Ok(NEWEST),
+        (_, Ok(version)) if (OLDEST..=NEWEST).contains(&version) => Ok(version),
+        _ => Err(format!("a number from {OLDEST} to {NEWEST} is needed, or `latest`")),
+    }
+}
+
+/// The same, where the version may also stay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    Keep,
+    Version(i64),
+}
+
+impl std::str::FromStr for Wanted {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "keep" => Ok(Self::Keep),
+            _ => version(text).map(Self::Version).map_err(|error| format!("{error} or `keep`")),
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    schema: u32,
+    #[serde(flatten)]
+    converted: upgrade::Report,
+    files: Vec<WrittenFile>,
+}
+
+pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
+    refuse_invalid(&args.model, output, CURED)?;
+    let mut model = load_model(&args.model, output)?;
+    let converted = convert(&mut model, &args.model, args.opset)?;
+    let options = SaveOptions { external: args.external.into() };
+    let saved = save_with(&model, &args.output, &options, &Bar::new(output.shows_progress()))?;
+    let report = Report { schema: 1, converted, files: Written::from(&saved).files };
+    output.result(&report, |out| {
+        show(&report.converted, out)?;
+        let mut files = report.files.iter();
+        files.try_for_each(|file| writeln!(out, "wrote {} ({})", file.path, bytes(file.bytes)))
+    })?;
+    Ok(Verdict::Yes)
+}
+
+/// Converts a model that was read from `path`.
+pub fn convert(model: &mut Model, path: &Path, to: i64) -> Result<upgrade::Report, Failure> {
+    upgrade::upgrade(model, to).map_err(|error| Failure(format!("{}: {error}", path.display())))
+}
+
+/// Tells what was converted.
+pub fn show(report: &upgrade::Report, out: &mut dyn Write) -> io::Result<()> {
+    if !report.steps.is_empty() {
+        let mut changes = table(&["operator", "changed in opset", "nodes"]);
+        for step in &report.steps {
+            let nodes = number(grouped(step.nodes as u64));
+            changes.add_row([Cell::new(&step.operator), number(step.opset), nodes]);
+        }
+        writeln!(out, "{changes}")?;
+    }
+    let is = |name: &str, from: i64, to: i64| match from == to {
+        true => format!("{name} {to} stays"),
+        false => format!("{name} {from} became {to}"),
+    };
+    let opset = report.from.map_or_else(
+        || "the graph uses no standard operators".to_owned(),
+        |from| is("opset", from, report.to),
+    );
+    writeln!(out, "{opset}, {}", is("IR version", report.ir_from, report.ir_to))
+}
