@@ -10,6 +10,7 @@
 //! masks before the scale, or multiplied; scales behind the Softmax; scores that something else reads.
 
 use super::pass;
+use super::reshape_target::constant_target;
 use crate::ir::dim::Dim;
 use crate::ir::edit::Operand;
 use crate::ir::{Accuracy, Attr, DType, NodeId, ValueId};
@@ -281,10 +282,16 @@ fn heads(cx: &Cx<'_>, join: NodeId) -> Result<Change, Skip> {
     if !swaps(back)? || cx.node(id).outputs().len() > 1 || cx.node(id).inputs().len() > 4 {
         return Err(Skip::NOT_HERE);
     }
-    let (joined, apart) = (cx.shape(y)?, cx.shape(cx.output(back)?)?);
-    if joined.len() != 3 || !cx.same_shape(&joined[..2], &apart[..2]) {
-        return Err(Skip::at(Reason::UnknownShape, y));
-    }
+    let apart = cx.shape(cx.output(back)?)?;
+    let width = Dim::product(&apart[2..]).ok_or_else(|| Skip::at(Reason::UnknownShape, y))?;
+    let together = [apart[0].clone(), apart[1].clone(), width];
+    // Where they are joined to something else, a Reshape does the rest.
+    let rest = match cx.same_shape(&together, cx.shape(y)?) {
+        true => None,
+        false => Some(
+            constant_target(cx, &together, cx.shape(y)?).ok_or_else(|| Skip::at(Reason::UnknownShape, y))?,
+        ),
+    };
     let mut inputs: Vec<Operand> = cx.node(id).inputs().iter().map(|&input| input.into()).collect();
     let mut counts = [0; 3];
     let mut absorbed = Vec::new();
@@ -308,7 +315,11 @@ fn heads(cx: &Cx<'_>, join: NodeId) -> Result<Change, Skip> {
     attrs.extend([("q_num_heads", counts[0]).into(), ("kv_num_heads", counts[1]).into()]);
     let mut change = trail.change()?;
     absorbed.into_iter().for_each(|node| change.absorb(node));
-    let attention = change.call(cx.node(id).op().clone(), inputs, 1, attrs);
-    change.replace(y, attention.output(0));
+    let mut joined = change.call(cx.node(id).op().clone(), inputs, 1, attrs).output(0);
+    if let Some(target) = rest {
+        let target = change.ints("shape", &target);
+        joined = change.op("Reshape", [joined, target], []);
+    }
+    change.replace(y, joined);
     Ok(change)
 }
