@@ -5,15 +5,18 @@
 //! (`groups`); heads that are split off by Reshape and Transpose and joined again, which the operator does itself (`heads`). From operator
 //! set 23 on. Where(IsNaN(p), 0, p) behind the Softmax, by which exporters let rows without any key be 0, is what the operator does.
 //! **Accuracy** `Rounding`: the same operations; scales are multiplied in another order.
-//! **Proof** This is the definition of the operator. A boolean mask is the sum with 0 and −∞ that Where spells out.
+//! **Proof** This is the definition of the operator. A boolean mask is the sum with 0 and −∞ that Where spells out. Runtimes take the lowest
+//! number for −∞ as well; where a mask has it, a number a little higher takes its place, to which scores below 10³⁰ add nothing either.
 //! **Never** where a row of the mask may hide all keys, unless the exporter's guard is there: Softmax gives NaN there, or the mean of the values, and the operator 0;
 //! masks before the scale, or multiplied; scales behind the Softmax; scores that something else reads.
 
+use super::constant_math::cast;
 use super::pass;
 use super::reshape_target::constant_target;
 use crate::ir::dim::Dim;
 use crate::ir::edit::Operand;
 use crate::ir::{Accuracy, Attr, DType, NodeId, ValueId};
+use crate::ops::Array;
 use crate::rewrite::{At, Change, Cx, Reason, Skip, Trail};
 
 pass!(fuse_attention, &[&CORE, &GROUPS, &HEADS]);
@@ -78,7 +81,7 @@ fn core(cx: &Cx<'_>, root: NodeId) -> Result<Change, Skip> {
     };
     let mut inputs = vec![q.into(), k, v.into()];
     if let Some(mask) = kept {
-        inputs.push(mask.operand(&mut change, q));
+        inputs.push(mask.operand(&mut change, q)?);
     }
     let mut attrs: Vec<Attr> = vec![("scale", attribute).into()];
     if let Some((_, cap)) = softcap {
@@ -155,21 +158,47 @@ fn transposition(cx: &Cx<'_>, trail: &mut Trail<'_>, value: ValueId) -> Option<(
     Some((cx.node(node).input(0)?, order))
 }
 
-/// A mask for the operator: added, or true where a key is seen.
+/// A mask for the operator.
 struct Mask {
+    kind: Kind,
     value: ValueId,
-    /// True where a key is hidden instead.
-    inverted: bool,
     /// One row for all queries.
     one_row: bool,
 }
 
+/// What the value of a mask is.
+#[derive(Clone, Copy)]
+enum Kind {
+    /// Numbers to add.
+    Bias,
+    /// True where a key is seen.
+    Seen,
+    /// True where a key is hidden.
+    Hidden,
+    /// True where a key is hidden or, the other way round, seen, and the numbers that are added instead; see [`RAISED`].
+    Raised(DType, [f64; 2]),
+}
+
+/// Stands for the lowest number, which runtimes take for −∞. Scores that are added to either vanish, as long as they are below
+/// 10³⁰, so that a row of nothing else is the mean of all values in both cases.
+const RAISED: f64 = -3e38;
+
 impl Mask {
     /// The mask with a row for each query of `q`, as runtimes want it.
-    fn operand(self, change: &mut Change, q: ValueId) -> Operand {
+    fn operand(self, change: &mut Change, q: ValueId) -> Result<Operand, Skip> {
         let mut mask: Operand = self.value.into();
-        if self.inverted {
-            mask = change.op("Not", [mask], []);
+        match self.kind {
+            Kind::Bias | Kind::Seen => {}
+            Kind::Hidden => mask = change.op("Not", [mask], []),
+            Kind::Raised(dtype, numbers) => {
+                let mut constant = |number: f64| -> Result<Operand, Skip> {
+                    let number =
+                        Array::scalar(number as f32).to_tensor().map_err(crate::ops::OpError::from)?;
+                    Ok(change.constant("bias", cast(&number, dtype)?))
+                };
+                let [yes, no] = [constant(numbers[0])?, constant(numbers[1])?];
+                mask = change.op("Where", [mask, yes, no], []);
+            }
         }
         if self.one_row {
             let rows = change.op("Shape", [q.into()], [("start", 2).into(), ("end", 3).into()]);
@@ -177,26 +206,26 @@ impl Mask {
             let shape = change.op("Concat", [rows, one], [("axis", 0).into()]);
             mask = change.op("Expand", [mask, shape], []);
         }
-        mask
+        Ok(mask)
     }
 }
 
 /// The mask that `bias` adds to scores of so many rows and columns, if it does not hide all keys of a row, or if that is what
 /// the exporter's guard is for.
 fn keep(cx: &Cx<'_>, bias: ValueId, scores: [&Dim; 2], guarded: bool) -> Result<Mask, Skip> {
-    let (value, inverted) = seen(cx, bias, guarded)?;
+    let (kind, value) = seen(cx, bias, guarded)?;
     let [.., rows, columns] = cx.shape(value)? else { return Err(Skip::at(Reason::Broadcast, value)) };
     let one_row = !cx.same_dim(rows, scores[0]);
     if !cx.same_dim(columns, scores[1]) || one_row && rows.as_const() != Some(1) {
         return Err(Skip::at(Reason::Broadcast, value));
     }
-    Ok(Mask { value, inverted, one_row })
+    Ok(Mask { kind, value, one_row })
 }
 
-/// The bias itself, or the condition that it spells out and whether that is the other way round.
-fn seen(cx: &Cx<'_>, bias: ValueId, guarded: bool) -> Result<(ValueId, bool), Skip> {
-    // Runtimes take the lowest number for −∞.
-    let lowest = match cx.dtype(bias)? {
+/// The bias itself, or the condition that it spells out.
+fn seen(cx: &Cx<'_>, bias: ValueId, guarded: bool) -> Result<(Kind, ValueId), Skip> {
+    let dtype = cx.dtype(bias)?;
+    let lowest = match dtype {
         DType::F16 => f64::from(half::f16::MIN),
         DType::BF16 => f64::from(half::bf16::MIN),
         _ => f64::from(f32::MIN),
@@ -206,19 +235,27 @@ fn seen(cx: &Cx<'_>, bias: ValueId, guarded: bool) -> Result<(ValueId, bool), Sk
         let columns =
             constant.shape().last().copied().filter(|&columns| columns > 0).ok_or_else(hides_all)?;
         let sees = |row: &[f64]| row.iter().any(|&number| number > lowest);
-        return if cx.floats(bias)?.chunks(columns).all(sees) { Ok((bias, false)) } else { Err(hides_all()) };
+        return if cx.floats(bias)?.chunks(columns).all(sees) {
+            Ok((Kind::Bias, bias))
+        } else {
+            Err(hides_all())
+        };
     }
     let node =
         cx.model.value(bias).node().filter(|&node| cx.node(node).op().is("Where")).ok_or_else(hides_all)?;
     let &[Some(condition), Some(yes), Some(no)] = cx.node(node).inputs() else { return Err(hides_all()) };
     let (yes, no) = (cx.uniform(yes).ok_or_else(hides_all)?, cx.uniform(no).ok_or_else(hides_all)?);
-    if yes.min(no) > lowest {
-        return Ok((bias, false));
+    let low = yes.min(no);
+    let raised = |number: f64| if number == low { RAISED } else { number };
+    match low {
+        _ if low > lowest => Ok((Kind::Bias, bias)),
+        _ if low == lowest && dtype != DType::F16 => {
+            Ok((Kind::Raised(dtype, [raised(yes), raised(no)]), condition))
+        }
+        f64::NEG_INFINITY if guarded && yes == 0.0 => Ok((Kind::Seen, condition)),
+        f64::NEG_INFINITY if guarded && no == 0.0 => Ok((Kind::Hidden, condition)),
+        _ => Err(hides_all()),
     }
-    if !guarded || yes.min(no) != f64::NEG_INFINITY || yes.max(no) != 0.0 {
-        return Err(hides_all());
-    }
-    Ok((condition, no == 0.0))
 }
 
 /// Keys and values of groups of heads: what Unsqueeze, Expand and Reshape repeat is read as it was.
