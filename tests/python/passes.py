@@ -2,9 +2,10 @@
 (without its own optimizations) gives the same as before, for the whole pipeline and for each pass alone, at two sizes of
 every symbolic dimension. Weights are those of lively.py. Exits with 1 when something differs beyond what a pass declares.
 
-    python tests/python/passes.py BINARY NAME MODEL.onnx
+    python tests/python/passes.py BINARY NAME MODEL.onnx [OPSET]
 """
 
+import functools
 import gc
 import json
 import random
@@ -72,6 +73,15 @@ def results(model, inputs):
     return found
 
 
+def own_results(binary, folder, model, inputs):
+    found = []
+    for each in inputs:
+        np.savez(Path(folder) / "given.npz", **each)
+        _, _, outputs = native.run_ours(binary, model, folder, "--inputs", Path(folder) / "given.npz")
+        found.append(list(outputs.values()))
+    return found
+
+
 def error(expected, found):
     """The largest relative error, and whether all bits are the same."""
     pairs = [pair for a, b in zip(expected, found, strict=True) for pair in zip(a, b, strict=True)]
@@ -94,7 +104,7 @@ def with_lively_weights(path, folder):
     return Path(folder) / "lively.onnx"
 
 
-def main(binary, name, path):
+def main(binary, name, path, opset="keep"):
     problems = []
     with tempfile.TemporaryDirectory(dir=Path(path).parent) as folder:
         out = Path(folder) / "out.onnx"
@@ -102,7 +112,7 @@ def main(binary, name, path):
         def optimize(model, *arguments):
             for file in Path(folder).glob("out.onnx*"):
                 file.unlink()
-            return run(binary, "optimize", model, "-o", out, "--json", "-", *arguments)
+            return run(binary, "optimize", model, "-o", out, "--opset", opset, "--json", "-", *arguments)
 
         report = optimize(path)
         left, best = report["after"]["nodes"], BEST_PEER.get(name)
@@ -121,9 +131,17 @@ def main(binary, name, path):
 
         model = with_lively_weights(path, folder)
         inputs = list(samples(binary, model, folder))
-        expected = results(model, inputs)
+        run_all = results
+        try:
+            expected = results(model, inputs)
+        except Exception as problem:
+            # bfloat16 on a CPU, for example: the whole pipeline is then tried with our own evaluator.
+            print(f"{name}: ONNX Runtime does not run it: {str(problem)[:120]}")
+            known, inputs = {}, inputs[:1]
+            run_all = functools.partial(own_results, binary, folder)
+            expected = run_all(model, inputs)
         optimize(model)
-        whole, _ = error(expected, results(out, inputs))
+        whole, _ = error(expected, run_all(out, inputs))
         if not whole <= TOLERANCE:
             problems.append(f"off by {whole:.1e}")
         alone = 0

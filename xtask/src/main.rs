@@ -78,7 +78,9 @@ enum Bench {
     /// Rounding of ONNX Runtime's float32 against our float64 run
     Oracle(models::Options),
     /// What the passes leave of the zoo, in which orders, and whether ONNX Runtime gets the same from it
-    Passes(models::Options),
+    Passes(models::Converted),
+    /// ONNX Runtime's time for models as they were and for what the passes leave of them
+    Latency(models::Converted),
 }
 
 #[derive(Debug, Subcommand)]
@@ -110,6 +112,7 @@ fn main() -> ExitCode {
         Task::Bench(Bench::Speed(options)) => models::speed(&options),
         Task::Bench(Bench::Oracle(options)) => models::oracle(&options),
         Task::Bench(Bench::Passes(options)) => models::passes(&options),
+        Task::Bench(Bench::Latency(options)) => models::latency(&options),
         Task::Graphs { count, seed } => test::graphs(count, seed),
         Task::Fuzz { target, seconds } => fuzz::run(&target, seconds),
         Task::Zoo(Zoo::List) => zoo::list(),

@@ -1,4 +1,4 @@
-//! `cargo xtask bench shapes|models|speed|oracle|passes`: inference, evaluation and passes on whole models.
+//! `cargo xtask bench shapes|models|speed|oracle|passes|latency`: inference, evaluation and passes on whole models.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,6 +16,16 @@ pub struct Options {
     /// Where to work, in a folder of its own; the largest model needs 6 GB
     #[arg(long)]
     dir: Option<PathBuf>,
+}
+
+/// Which models, and which operator set they are converted to.
+#[derive(Debug, clap::Args)]
+pub struct Converted {
+    #[command(flatten)]
+    models: Options,
+    /// Convert to this operator set first
+    #[arg(long, default_value = "keep")]
+    opset: String,
 }
 
 /// Shares of values with a known shape: onnxforge, onnx, ONNX Runtime.
@@ -75,14 +85,28 @@ pub fn oracle(options: &Options) -> Result<()> {
 }
 
 /// What the passes leave of the zoo, in which orders, and whether it computes the same.
-pub fn passes(options: &Options) -> Result<()> {
+pub fn passes(options: &Converted) -> Result<()> {
+    each_alone(options, "passes.py", &[""])
+}
+
+/// ONNX Runtime's time for models as they were against what the passes leave of them.
+pub fn latency(options: &Converted) -> Result<()> {
+    each_alone(
+        options,
+        "latency.py",
+        &["bert_base", "gpt2", "vit_base", "whisper_tiny", "resnet50", "yolov8n"],
+    )
+}
+
+/// Runs a script on each of the models in a process of its own.
+fn each_alone(options: &Converted, name: &str, default: &[&str]) -> Result<()> {
     let (cli, python) = tools()?;
     let mut failed = Vec::new();
-    for_each(options, &[""], |name, model| {
-        let mut command = script(&python, "passes.py");
-        command.arg(&cli).arg(name).arg(model);
+    for_each(&options.models, default, |model_name, model| {
+        let mut command = script(&python, name);
+        command.arg(&cli).arg(model_name).arg(model).arg(&options.opset);
         if !command.status()?.success() {
-            failed.push(name.to_owned());
+            failed.push(model_name.to_owned());
         }
         Ok(())
     })?;
