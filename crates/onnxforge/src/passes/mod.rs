@@ -2,6 +2,7 @@
 
 pub mod pipeline;
 
+mod cancel_transposes;
 mod clean_up_qdq;
 mod cleanup_attention;
 mod constant_math;
@@ -169,6 +170,7 @@ pub static STAGES: &[(Stage, &[&Pass])] = &[
             &merge_concats::PASS,
             &replace_einsum::PASS,
             &eliminate_redundant_transposes::PASS,
+            &cancel_transposes::PASS,
             &cleanup_attention::PASS,
             &clean_up_qdq::PASS,
             &eliminate_zero_rnn_state::PASS,
