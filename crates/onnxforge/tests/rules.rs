@@ -74,10 +74,9 @@ fn passes_do_what_their_cases_say() {
 }
 
 /// Reasons that no small graph shows: models that the checker refuses, or numbers by the million.
-const WITHOUT_CASES: [(&str, &str); 9] = [
+const WITHOUT_CASES: [(&str, &str); 8] = [
     ("fold_constants", "computing it would take too long"),
     ("eliminate_scatter_overwrite", "computing it would take too long"),
-    ("fuse_conv_batchnorm", "the rule does not cover this element type"),
     ("fuse_conv_bias", "the shape is not known well enough"),
     ("fuse_pad", "the rule does not cover this value of attribute pads"),
     ("fuse_pad", "the shape is not known well enough"),

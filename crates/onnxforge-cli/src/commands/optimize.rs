@@ -58,7 +58,7 @@ pub struct Args {
 /// Which passes run.
 #[derive(Debug, clap::Args)]
 pub struct Selection {
-    /// Run only these passes, in this order; `onnxforge passes` lists them.
+    /// Run only these passes, stage by stage in this order; `onnxforge passes` lists them.
     #[arg(long, value_name = "A,B", value_delimiter = ',')]
     passes: Vec<String>,
     /// Leave these passes out.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use comfy_table::Cell;
 use onnxforge::io::{SaveOptions, save_with};
 use onnxforge::ir::Model;
-use onnxforge::upgrade::{self, CURED, NEWEST, OLDEST};
+use onnxforge::upgrade::{self, CURED, NEWEST, NEWEST_OF_RUNTIMES, OLDEST};
 use serde::Serialize;
 
 use super::{ExternalArg, Written, WrittenFile, load_model, refuse_invalid};
@@ -103,5 +103,13 @@ pub fn show(report: &upgrade::Report, out: &mut dyn Write) -> io::Result<()> {
         || "the graph uses no standard operators".to_owned(),
         |from| is("opset", from, report.to),
     );
-    writeln!(out, "{opset}, {}", is("IR version", report.ir_from, report.ir_to))
+    writeln!(out, "{opset}, {}", is("IR version", report.ir_from, report.ir_to))?;
+    if report.to > NEWEST_OF_RUNTIMES {
+        let newest = NEWEST_OF_RUNTIMES;
+        writeln!(
+            out,
+            "note: ONNX Runtime 1.31 loads operator sets up to {newest}; --opset {newest} gives one of these"
+        )?;
+    }
+    Ok(())
 }

@@ -35,7 +35,7 @@ pub fn call<'a>(node: &'a Node, opset: Option<i64>, bindings: Option<&'a Binding
 }
 
 /// Whether the signature allows so many inputs, their element types as far as they are known, and the attributes that the
-/// node has.
+/// node has, each once.
 pub fn fits(call: &Call<'_>, facts: &[Option<Fact>]) -> bool {
     let Some(signature) = call.signature else { return true };
     let inputs = facts.len();
@@ -56,11 +56,15 @@ pub fn fits(call: &Call<'_>, facts: &[Option<Fact>]) -> bool {
         Presence::Variadic { min, .. } => min > 0,
         Presence::Optional => false,
     });
-    let attribute = |attr: &crate::ir::Attr| signature.attribute(&attr.name).is_some();
+    let attrs = call.node.attrs();
+    let attribute = |(index, attr): (usize, &crate::ir::Attr)| {
+        signature.attribute(&attr.name).is_some()
+            && attrs[..index].iter().all(|before| before.name != attr.name)
+    };
     let given = |name: &str| call.node.attr(name).is_some();
     required.is_none_or(|last| inputs > last)
         && (inputs == 0 || signature.input(inputs - 1).is_some())
-        && call.node.attrs().iter().all(attribute)
+        && attrs.iter().enumerate().all(attribute)
         && signature.attributes.iter().all(|attribute| !attribute.required || given(attribute.name))
 }
 

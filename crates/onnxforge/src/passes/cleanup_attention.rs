@@ -5,10 +5,10 @@
 //! which multiplies the operands as they were and merges the axes of the product (`batched`); and a Transpose of the last two axes between
 //! two Reshapes that merge the axes before them and part them again, which transposes the source itself (`transposed`).
 //! **Accuracy** `BitExact`: elements move; `batched` multiplies the same matrices.
-//! **Proof** Transposing matrices does not touch their list, which the Reshapes keep. MatMul treats all but the last two axes as a list of matrices; Reshape of leading axes keeps the list. The driver proves the
-//! shapes.
+//! **Proof** MatMul treats all but the last two axes as a list of matrices, and so does a Transpose of these two; Reshape of leading
+//! axes keeps the list. The driver proves the shapes.
 //! **Never** where the reshapes touch the last two axes, where the leading axes of the operands are not provably the same, or where others read
-//! what the reshapes give.
+//! the merged operands of a product.
 
 use super::eliminate_noop_reshapes::SAME_SHAPE;
 use super::eliminate_redundant_transposes::COMPOSE;

@@ -74,3 +74,13 @@ pub fn cast(tensor: &Tensor, dtype: DType) -> Result<Tensor, Skip> {
     let array = convert(&Array::from_tensor(tensor)?, dtype, Rounding::default(), &Memory::new(u64::MAX))?;
     Ok(array.to_tensor().map_err(OpError::from)?)
 }
+
+/// A constant with every slice along `axis` multiplied by its factor, none of which may leave the normal range of the type.
+pub fn scaled(cx: &Cx<'_>, value: ValueId, axis: usize, factors: &[f64]) -> Result<Tensor, Skip> {
+    let constant = cx.constant(value)?;
+    let scaled = constant.scaled(axis, factors).map_err(|_| Skip::at(Reason::Type, value))?;
+    match constant.scales_well(axis, factors) {
+        Ok(true) => Ok(scaled),
+        _ => Err(Skip::at(Reason::Rule("weights would leave the range of their type"), value)),
+    }
+}

@@ -4,13 +4,13 @@
 //! or behind it, capped by tanh, and masked by a sum (`core`); keys and values that repeat heads by Unsqueeze, Expand and Reshape
 //! (`groups`); heads that are split off by Reshape and Transpose and joined again, which the operator does itself (`heads`). From operator
 //! set 23 on. Where(IsNaN(p), 0, p) behind the Softmax, by which exporters let rows without any key be 0, is what the operator does.
-//! **Accuracy** `Rounding`: the same operations; scales are multiplied in another order.
+//! **Accuracy** `Rounding`: the same operations; scales are multiplied in another order. Scores must be numbers: where NaN comes in, the exporter's guard makes 0 of
+//! it and the operator does not.
 //! **Proof** This is the definition of the operator. A boolean mask is the sum with 0 and −∞ that Where spells out. Runtimes take the lowest
 //! number for −∞ as well; where a mask has it, a number a little higher takes its place, to which scores below 10³⁰ add nothing either.
 //! **Never** where a row of the mask may hide all keys, unless the exporter's guard is there: Softmax gives NaN there, or the mean of the values, and the operator 0;
 //! masks before the scale, or multiplied; scales behind the Softmax; scores that something else reads.
 
-use super::constant_math::cast;
 use super::pass;
 use super::reshape_target::constant_target;
 use crate::ir::dim::Dim;
@@ -62,12 +62,15 @@ fn core(cx: &Cx<'_>, root: NodeId) -> Result<Change, Skip> {
     if !(attribute.is_finite() && attribute > 0.0) {
         return Err(Skip::because("the scale is not a positive number"));
     }
-    // Batches and heads are the same; only then does each head of the operator see what it saw.
+    // No operand is stretched, by a scale neither; only then does each head of the operator see what it saw.
     let (queries, values) = (cx.shape(q)?, cx.shape(v)?);
     let keys: Vec<Dim> = (0..4)
         .map(|axis| cx.shape(k).map(|shape| shape[KEYS[perm][axis]].clone()))
         .collect::<Result<_, _>>()?;
-    if !cx.same_shape(&queries[..2], &keys[..2]) || !cx.same_shape(&queries[..2], &values[..2]) {
+    let fits = cx.same_shape(&queries[..2], &keys[..2])
+        && cx.same_shape(&keys[..3], &values[..3])
+        && cx.same_dim(&queries[3], &keys[3]);
+    if !fits {
         return Err(Skip::at(Reason::Broadcast, k));
     }
     let kept = match mask {
@@ -175,8 +178,8 @@ enum Kind {
     Seen,
     /// True where a key is hidden.
     Hidden,
-    /// True where a key is hidden or, the other way round, seen, and the numbers that are added instead; see [`RAISED`].
-    Raised(DType, [f64; 2]),
+    /// A condition, and the numbers that are added where it holds and where not; see [`RAISED`].
+    Raised([f64; 2]),
 }
 
 /// Stands for the lowest number, which runtimes take for −∞. Scores that are added to either vanish, as long as they are below
@@ -190,11 +193,10 @@ impl Mask {
         match self.kind {
             Kind::Bias | Kind::Seen => {}
             Kind::Hidden => mask = change.op("Not", [mask], []),
-            Kind::Raised(dtype, numbers) => {
+            Kind::Raised(numbers) => {
                 let mut constant = |number: f64| -> Result<Operand, Skip> {
-                    let number =
-                        Array::scalar(number as f32).to_tensor().map_err(crate::ops::OpError::from)?;
-                    Ok(change.constant("bias", cast(&number, dtype)?))
+                    let number = Array::scalar(number as f32).to_tensor();
+                    Ok(change.constant("bias", number.map_err(crate::ops::OpError::from)?))
                 };
                 let [yes, no] = [constant(numbers[0])?, constant(numbers[1])?];
                 mask = change.op("Where", [mask, yes, no], []);
@@ -224,34 +226,33 @@ fn keep(cx: &Cx<'_>, bias: ValueId, scores: [&Dim; 2], guarded: bool) -> Result<
 
 /// The bias itself, or the condition that it spells out.
 fn seen(cx: &Cx<'_>, bias: ValueId, guarded: bool) -> Result<(Kind, ValueId), Skip> {
-    let dtype = cx.dtype(bias)?;
-    let lowest = match dtype {
-        DType::F16 => f64::from(half::f16::MIN),
-        DType::BF16 => f64::from(half::bf16::MIN),
-        _ => f64::from(f32::MIN),
-    };
+    // Numbers of 16 bits swallow scores in ways of their own, unless they are 0 or −∞.
+    let coarse = cx.dtype(bias)? != DType::F32;
+    let is_plain = |number: f64| !coarse || number == 0.0 || number == f64::NEG_INFINITY;
+    let lowest = f64::from(f32::MIN);
     let hides_all = || Skip::at(Reason::Rule("a row of the mask may hide all keys"), bias);
     if let Some(constant) = cx.model.constant(bias) {
         let columns =
             constant.shape().last().copied().filter(|&columns| columns > 0).ok_or_else(hides_all)?;
+        let numbers = cx.floats(bias)?;
         let sees = |row: &[f64]| row.iter().any(|&number| number > lowest);
-        return if cx.floats(bias)?.chunks(columns).all(sees) {
-            Ok((Kind::Bias, bias))
-        } else {
-            Err(hides_all())
-        };
+        if !numbers.iter().all(|&number| is_plain(number)) {
+            return Err(Skip::at(Reason::Type, bias));
+        }
+        return if numbers.chunks(columns).all(sees) { Ok((Kind::Bias, bias)) } else { Err(hides_all()) };
     }
     let node =
         cx.model.value(bias).node().filter(|&node| cx.node(node).op().is("Where")).ok_or_else(hides_all)?;
     let &[Some(condition), Some(yes), Some(no)] = cx.node(node).inputs() else { return Err(hides_all()) };
     let (yes, no) = (cx.uniform(yes).ok_or_else(hides_all)?, cx.uniform(no).ok_or_else(hides_all)?);
-    let low = yes.min(no);
+    if !is_plain(yes) || !is_plain(no) {
+        return Err(Skip::at(Reason::Type, bias));
+    }
+    let (low, high) = (yes.min(no), yes.max(no));
     let raised = |number: f64| if number == low { RAISED } else { number };
     match low {
         _ if low > lowest => Ok((Kind::Bias, bias)),
-        _ if low == lowest && dtype != DType::F16 => {
-            Ok((Kind::Raised(dtype, [raised(yes), raised(no)]), condition))
-        }
+        _ if low == lowest && high > RAISED / 2.0 => Ok((Kind::Raised([raised(yes), raised(no)]), condition)),
         f64::NEG_INFINITY if guarded && yes == 0.0 => Ok((Kind::Seen, condition)),
         f64::NEG_INFINITY if guarded && no == 0.0 => Ok((Kind::Hidden, condition)),
         _ => Err(hides_all()),
@@ -349,6 +350,7 @@ fn heads(cx: &Cx<'_>, join: NodeId) -> Result<Change, Skip> {
         return Err(Skip::at(Reason::Broadcast, cx.input(id, 2)?));
     }
     let mut attrs = cx.node(id).attrs().to_vec();
+    attrs.retain(|attr| !attr.name.ends_with("_num_heads"));
     attrs.extend([("q_num_heads", counts[0]).into(), ("kv_num_heads", counts[1]).into()]);
     let mut change = trail.change()?;
     absorbed.into_iter().for_each(|node| change.absorb(node));

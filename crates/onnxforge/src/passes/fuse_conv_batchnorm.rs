@@ -8,6 +8,7 @@
 //! by no more than one place of the sum of their magnitudes.
 //! **Never** in training mode, or when running statistics are read.
 
+use super::constant_math::scaled;
 use super::pass;
 use crate::ir::tensor::Tensor;
 use crate::ir::{Accuracy, NodeId, ValueId};
@@ -102,7 +103,7 @@ pub(super) fn scale_weights(
     if weights.shape().get(axis) != Some(&channels) {
         return Err(Skip::at(Reason::Broadcast, weights_id));
     }
-    let scaled = weights.scaled(axis, &affine.factors).map_err(|_| Skip::at(Reason::Type, weights_id))?;
+    let scaled = scaled(cx, weights_id, axis, &affine.factors)?;
     let old_bias = match node.input(2) {
         Some(bias) => {
             let numbers = cx.floats(bias)?;
@@ -135,5 +136,13 @@ pub(super) fn scale_weights(
 pub(super) fn floats(like: &Tensor, numbers: &[f64]) -> Result<Tensor, Skip> {
     let array = Array::new([numbers.len()], numbers.to_vec())?;
     let rounded = convert(&array, like.dtype(), Rounding::default(), &Memory::new(u64::MAX))?;
+    if !rounded
+        .to_f64s()?
+        .iter()
+        .zip(numbers)
+        .all(|(rounded, number)| rounded.is_finite() || !number.is_finite())
+    {
+        return Err(Skip::because("weights would leave the range of their type"));
+    }
     Ok(rounded.to_tensor().map_err(OpError::from)?)
 }

@@ -35,6 +35,11 @@ fn fuse(cx: &Cx<'_>, sum: NodeId) -> Result<Change, Skip> {
         if old_numbers.len() != channels || !matches!(*cx.constant(old)?.shape(), [_] | [1, _]) {
             return Err(Skip::at(Reason::Broadcast, old));
         }
+        // What cancels here would have been rounded at the size of the summands.
+        let cancels = |(bias, old): (&f64, &f64)| 4.0 * (bias + old).abs() < bias.abs().max(old.abs());
+        if bias.iter().zip(&old_numbers).any(cancels) {
+            return Err(Skip::because("the two biases cancel"));
+        }
         bias.iter_mut().zip(&old_numbers).for_each(|(bias, old)| *bias += old);
     }
     let bias = floats(weights, &bias)?;

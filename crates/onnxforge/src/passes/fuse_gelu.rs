@@ -2,15 +2,16 @@
 //!
 //! **Matches** x · ½ · (1 + erf(x / √2)) (`erf`) and x · ½ · (1 + tanh(√(2/π) · (x + 0.044715 · x³))) (`tanh`), the factors in any order, the
 //! constants as exact as 32 bits are. From operator set 20 on.
-//! **Accuracy** `Rounding`: the same terms, multiplied in another order.
+//! **Accuracy** `Rounding`: the same terms, multiplied in another order. Numbers so large that a product overflows on the way do not overflow in the
+//! operator.
 //! **Proof** These are the two definitions of the operator.
-//! **Never** other constants; products that something else reads in part.
+//! **Never** other constants; other element types than 32 bits; products that something else reads in part.
 
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_PI, SQRT_2};
 
 use super::pass;
-use crate::ir::{Accuracy, NodeId, ValueId};
-use crate::rewrite::{At, Change, Cx, Skip, Trail};
+use crate::ir::{Accuracy, DType, NodeId, ValueId};
+use crate::rewrite::{At, Change, Cx, Reason, Skip, Trail};
 
 pass!(fuse_gelu, &[&ERF, &TANH]);
 
@@ -92,6 +93,9 @@ fn fuse(
         })
     });
     let (trail, x) = found.ok_or(Skip::NOT_HERE)?;
+    if cx.dtype(x)? != DType::F32 {
+        return Err(Skip::at(Reason::Type, x));
+    }
     let mut change = trail.change()?;
     let gelu = change.op("Gelu", [x.into()], [("approximate", approximate).into()]);
     change.replace(y, gelu);

@@ -197,6 +197,7 @@ fn heads(cx: &Cx<'_>, id: NodeId) -> Result<Change, Skip> {
     let y = cx.output(id)?;
     let mut change = trail.change()?;
     let mut attrs = cx.node(id).attrs().to_vec();
+    attrs.retain(|attr| &*attr.name != "num_heads");
     attrs.push(("num_heads", count).into());
     let inputs = std::iter::once(x.into()).chain(cx.node(id).inputs()[1..].iter().map(|&input| input.into()));
     let turned = change.call(cx.node(id).op().clone(), inputs, 1, attrs).output(0);

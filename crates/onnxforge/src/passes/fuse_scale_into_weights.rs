@@ -5,9 +5,10 @@
 //! **Accuracy** `Rounding`: the weights are rounded once more instead of the products; `BitExact` for powers of two that stay in
 //! range.
 //! **Proof** (x·W + b)·s = x·(W·s) + b·s, (q·k)·s = (q·s)·k, and moving elements commutes with multiplying each of them.
-//! **Never** a factor that is 0, very small, very large or no number; where the product has other readers; a factor above 1 through another product.
+//! **Never** a factor that is 0, very small, very large or no number; weights that would leave the normal range of their type; where the product has other readers; a factor above 1 through another product.
 
-use super::pass;
+use super::fuse_conv_batchnorm::floats;
+use super::{constant_math, pass};
 use crate::ir::{Accuracy, NodeId, Tensor, ValueId};
 use crate::rewrite::{At, Change, Cx, Reason, Skip};
 
@@ -87,14 +88,12 @@ fn fuse(cx: &Cx<'_>, product: NodeId) -> Result<Change, Skip> {
 }
 
 fn scaled(cx: &Cx<'_>, constant: ValueId, factor: f64) -> Result<Tensor, Skip> {
-    let tensor = cx.constant(constant)?;
-    let wrong_type = || Skip::at(Reason::Type, constant);
-    let flat = if tensor.shape().is_empty() {
-        tensor.reshaped([1]).map_err(|_| wrong_type())?
-    } else {
-        tensor.clone()
-    };
-    let rows = flat.shape().first().copied().unwrap_or(1);
-    let scaled = flat.scaled(0, &vec![factor; rows]).map_err(|_| wrong_type())?;
-    scaled.reshaped(tensor.shape()).map_err(|_| wrong_type())
+    let rows = cx.constant(constant)?.shape().first().copied();
+    match rows {
+        Some(rows) => constant_math::scaled(cx, constant, 0, &vec![factor; rows]),
+        // One number without axes.
+        None => floats(cx.constant(constant)?, &[cx.floats(constant)?[0] * factor])?
+            .reshaped([])
+            .map_err(|_| Skip::at(Reason::Type, constant)),
+    }
 }

@@ -43,7 +43,7 @@ pub enum Reason {
     #[error("it is not proved that the result has the same shape")]
     ShapeChanges,
     /// An operator is not there in the model's operator set, or has no such inputs or attributes.
-    #[error("operator set {opset} has no such {op}")]
+    #[error("operator set {opset} has no {op} like that; a newer one may, see --opset")]
     Opset {
         /// The operator.
         op: String,

@@ -82,7 +82,8 @@ impl<'a> Trail<'a> {
     }
 }
 
-/// Fails unless only `nodes` read what they compute, except for the results of `root`.
+/// Fails unless only `nodes` read what they compute, except for the results of `root`. A value that the change itself still reads is the
+/// edit's business, which refuses to consume its node.
 pub(super) fn closed(cx: &Cx<'_>, nodes: &[NodeId], root: NodeId) -> Result<(), Skip> {
     for &node in nodes.iter().filter(|&&node| node != root) {
         for &value in cx.node(node).outputs().iter().flatten() {

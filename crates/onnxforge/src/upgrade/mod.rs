@@ -38,7 +38,7 @@ use crate::ops::callee::Functions;
 use crate::ops::signature::{Lookup, ir_for_opset, signature};
 use crate::rewrite::{Budget, Workbench};
 
-pub use self::table::{NEWEST, OLDEST};
+pub use self::table::{NEWEST, NEWEST_OF_RUNTIMES, OLDEST};
 
 /// The rules that a model may break before it is converted, because it does not afterwards: operators that are withdrawn in its
 /// version, and functions of another version than the graph.

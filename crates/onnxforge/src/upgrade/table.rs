@@ -13,6 +13,9 @@ pub const OLDEST: i64 = 7;
 /// signatures gets later is reached only when somebody reads what it changes.
 pub const NEWEST: i64 = 28;
 
+/// The newest version that ONNX Runtime loads (1.31).
+pub const NEWEST_OF_RUNTIMES: i64 = 26;
+
 /// A version that changes what an operator means or takes.
 pub struct Step {
     /// The operator.
