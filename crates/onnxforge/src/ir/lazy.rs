@@ -15,6 +15,9 @@ use crate::blob::Stream;
 /// How many bytes are worked on at a time.
 const CHUNK: usize = 256 * 1024;
 
+/// How many bytes of a transposed tensor are made at a time, if that is enough for whole tiles.
+const BLOCK: usize = 1 << 20;
+
 /// Where a block of a transposed tensor ends being worth its memory.
 const LARGEST_BLOCK: usize = 32 << 20;
 
@@ -187,7 +190,7 @@ fn transpose(source: &Tensor, perm: &[usize], out: &mut dyn Write) -> io::Result
     }
 }
 
-/// How many neighbours of the source are read together: whole cache lines.
+/// The side of a tile: as many elements of 4 bytes as a line of the cache has.
 const NEIGHBOURS: usize = 16;
 
 /// Writes elements of `W` bytes in the order of `axes`.
@@ -207,7 +210,7 @@ fn transpose_elements<const W: usize>(bytes: &[u8], axes: &[Axis], out: &mut dyn
     if inner.is_empty() {
         return copy_runs(elements, starts, count, out);
     }
-    let rows = (CHUNK / (slab * W)).max(NEIGHBOURS).min(count);
+    let rows = (BLOCK / (slab * W) / NEIGHBOURS * NEIGHBOURS).max(NEIGHBOURS).min(count);
     if rows * slab * W > LARGEST_BLOCK {
         return copy_columns(elements, starts, count, inner, out);
     }
@@ -223,18 +226,34 @@ fn transpose_elements<const W: usize>(bytes: &[u8], axes: &[Axis], out: &mut dyn
 }
 
 /// Fills a block of whole slabs; `elements` start with the first element of the first slab.
+///
+/// Square tiles pass through a buffer, because columns whose distance is a power of two share a few places of the cache.
 fn fill<const W: usize>(block: &mut [[u8; W]], elements: &[[u8; W]], slab: usize, inner: &[Axis]) {
     let Some((&last, before)) = inner.split_last() else { return };
+    let rows = block.len() / slab;
+    let mut tile = [[[0; W]; NEIGHBOURS]; NEIGHBOURS];
     for run in 0..slab / last.size {
-        let start = offset(before, run);
-        // The lines of a tile stay in the nearest cache until all of their elements are taken.
-        for tile in (0..last.size).step_by(NEIGHBOURS) {
-            let width = NEIGHBOURS.min(last.size - tile);
-            let elements = &elements[start + tile * last.step..];
-            for (row, to) in block.chunks_mut(slab).enumerate() {
-                let to = &mut to[run * last.size + tile..][..width];
-                for (to, from) in to.iter_mut().zip(elements[row..].iter().step_by(last.step)) {
-                    *to = *from;
+        let elements = &elements[offset(before, run)..];
+        for left in (0..last.size).step_by(NEIGHBOURS) {
+            let width = NEIGHBOURS.min(last.size - left);
+            for top in (0..rows).step_by(NEIGHBOURS) {
+                let height = NEIGHBOURS.min(rows - top);
+                for column in 0..width {
+                    let from = &elements[(left + column) * last.step + top..];
+                    // A length that is known when this is compiled makes whole tiles fast.
+                    match from.first_chunk::<NEIGHBOURS>().filter(|_| height == NEIGHBOURS) {
+                        Some(from) => tile.iter_mut().zip(from).for_each(|(row, from)| row[column] = *from),
+                        None => {
+                            tile.iter_mut().zip(&from[..height]).for_each(|(row, from)| row[column] = *from);
+                        }
+                    }
+                }
+                for (row, tile) in tile[..height].iter().enumerate() {
+                    let to = &mut block[(top + row) * slab + run * last.size + left..];
+                    match to.first_chunk_mut::<NEIGHBOURS>().filter(|_| width == NEIGHBOURS) {
+                        Some(to) => *to = *tile,
+                        None => to[..width].copy_from_slice(&tile[..width]),
+                    }
                 }
             }
         }
