@@ -34,7 +34,7 @@ fn across(cx: &Cx<'_>, last: NodeId) -> Result<Change, Skip> {
     if chain.is_empty() || cx.scope(first) != cx.scope(last) {
         return Err(Skip::NOT_HERE);
     }
-    // It is a chain. Each of its values must have one reader, the first Transpose may have more.
+    // It is a chain. Nothing but the next node may read any of its values.
     let readers = std::iter::once(last).chain(chain.iter().map(|&(node, _)| node));
     for (&(node, _), reader) in chain.iter().zip(readers) {
         cx.read_only_by(cx.output(node)?, reader)?;

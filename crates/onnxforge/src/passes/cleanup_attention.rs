@@ -11,6 +11,7 @@
 //! the merged operands of a product.
 
 use super::eliminate_noop_reshapes::SAME_SHAPE;
+use super::eliminate_noop_transposes::permutation;
 use super::eliminate_redundant_transposes::COMPOSE;
 use super::merge_reshapes::MERGE;
 use super::pass;
@@ -68,8 +69,7 @@ fn transposed(cx: &Cx<'_>, parting: NodeId) -> Result<Change, Skip> {
     let x = cx.input(merging, 0)?;
     let (from, list, to) = (cx.shape(x)?, cx.shape(flat)?, cx.shape(y)?);
     let rank = from.len();
-    let swaps = cx.call(transpose)?.opt_ints("perm")?.is_some_and(|perm| perm == [0, 2, 1]);
-    if !swaps || list.len() != 3 || rank < 4 || to.len() != rank {
+    if permutation(cx, transpose)? != [0, 2, 1] || list.len() != 3 || rank < 4 || to.len() != rank {
         return Err(Skip::NOT_HERE);
     }
     let (batches, matrix) = from.split_at(rank - 2);

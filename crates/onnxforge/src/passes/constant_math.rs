@@ -84,3 +84,18 @@ pub fn scaled(cx: &Cx<'_>, value: ValueId, axis: usize, factors: &[f64]) -> Resu
         _ => Err(Skip::at(Reason::Rule("weights would leave the range of their type"), value)),
     }
 }
+
+/// A vector of the element type of `like`.
+pub fn floats(like: &Tensor, numbers: &[f64]) -> Result<Tensor, Skip> {
+    let array = Array::new([numbers.len()], numbers.to_vec())?;
+    let rounded = convert(&array, like.dtype(), Rounding::default(), &Memory::new(u64::MAX))?;
+    if !rounded
+        .to_f64s()?
+        .iter()
+        .zip(numbers)
+        .all(|(rounded, number)| rounded.is_finite() || !number.is_finite())
+    {
+        return Err(Skip::because("weights would leave the range of their type"));
+    }
+    Ok(rounded.to_tensor().map_err(OpError::from)?)
+}

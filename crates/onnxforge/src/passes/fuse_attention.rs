@@ -11,6 +11,7 @@
 //! **Never** where a row of the mask may hide all keys, unless the exporter's guard is there: Softmax gives NaN there, or the mean of the values, and the operator 0;
 //! masks before the scale, or multiplied; scales behind the Softmax; scores that something else reads.
 
+use super::eliminate_noop_transposes::permutation;
 use super::pass;
 use super::reshape_target::constant_target;
 use crate::ir::dim::Dim;
@@ -150,13 +151,13 @@ fn unscaled(trail: &mut Trail<'_>, mut value: ValueId, scale: &mut f64) -> Value
 }
 
 /// Orders of axes that make [batch, head, size, sequence] of keys, and the order that makes [batch, head, sequence, size] instead.
-const TRANSPOSED: [[i64; 4]; 2] = [[0, 1, 3, 2], [0, 2, 3, 1]];
+const TRANSPOSED: [[usize; 4]; 2] = [[0, 1, 3, 2], [0, 2, 3, 1]];
 const KEYS: [[usize; 4]; 2] = [[0, 1, 2, 3], [0, 2, 1, 3]];
 
 /// What is transposed, and by which of [`TRANSPOSED`].
 fn transposition(cx: &Cx<'_>, trail: &mut Trail<'_>, value: ValueId) -> Option<(ValueId, usize)> {
     let node = trail.step(value, "Transpose")?;
-    let perm = cx.call(node).ok()?.opt_ints("perm").ok()??;
+    let perm = permutation(cx, node).ok()?;
     let order = TRANSPOSED.iter().position(|order| perm == order)?;
     Some((cx.node(node).input(0)?, order))
 }
@@ -308,16 +309,37 @@ fn repeated(cx: &Cx<'_>, id: NodeId, index: usize) -> Option<(ValueId, [NodeId; 
     fits.then_some((x, [reshape, expand, unsqueeze]))
 }
 
+/// The order of axes that puts heads before the sequence, and back.
+const SWAPPED: [usize; 4] = [0, 2, 1, 3];
+
+/// The source [batch, sequence, heads · size] of which `value` is [batch, head, sequence, size], how many heads there are, and the
+/// Reshape and the Transpose that split them off, beside `reader`.
+pub(super) fn split_heads(
+    cx: &Cx<'_>,
+    value: ValueId,
+    reader: NodeId,
+) -> Result<(ValueId, i64, [NodeId; 2]), Skip> {
+    let transpose = cx.producer(value, "Transpose", reader).ok_or(Skip::NOT_HERE)?;
+    let apart = cx.input(transpose, 0)?;
+    let split = cx.producer(apart, "Reshape", reader).ok_or(Skip::NOT_HERE)?;
+    let x = cx.input(split, 0)?;
+    let (from, to) = (cx.shape(x)?, cx.shape(apart)?);
+    let fits = from.len() == 3 && to.len() == 4 && cx.same_shape(&from[..2], &to[..2]);
+    if !fits || permutation(cx, transpose)? != SWAPPED {
+        return Err(Skip::NOT_HERE);
+    }
+    let count = to[2].as_const().ok_or_else(|| Skip::at(Reason::UnknownShape, apart))?;
+    Ok((x, count, [split, transpose]))
+}
+
 /// Attention whose heads are split off before and joined behind it: the operator takes and gives three axes.
 fn heads(cx: &Cx<'_>, join: NodeId) -> Result<Change, Skip> {
     let y = cx.output(join)?;
     let mut trail = Trail::new(cx, join);
     let back = trail.step(cx.input(join, 0)?, "Transpose").ok_or(Skip::NOT_HERE)?;
     let id = trail.step(cx.input(back, 0)?, "Attention").ok_or(Skip::NOT_HERE)?;
-    let swaps = |node: NodeId| {
-        Ok::<_, Skip>(cx.call(node)?.opt_ints("perm")?.is_some_and(|perm| perm == [0, 2, 1, 3]))
-    };
-    if !swaps(back)? || cx.node(id).outputs().len() > 1 || cx.node(id).inputs().len() > 4 {
+    if permutation(cx, back)? != SWAPPED || cx.node(id).outputs().len() > 1 || cx.node(id).inputs().len() > 4
+    {
         return Err(Skip::NOT_HERE);
     }
     let apart = cx.shape(cx.output(back)?)?;
@@ -334,17 +356,10 @@ fn heads(cx: &Cx<'_>, join: NodeId) -> Result<Change, Skip> {
     let mut counts = [0; 3];
     let mut absorbed = Vec::new();
     for index in 0..3 {
-        let four = cx.input(id, index)?;
-        let transpose = cx.producer(four, "Transpose", id).ok_or(Skip::NOT_HERE)?;
-        let split = cx.producer(cx.input(transpose, 0)?, "Reshape", id).ok_or(Skip::NOT_HERE)?;
-        let x = cx.input(split, 0)?;
-        let (from, to) = (cx.shape(x)?, cx.shape(cx.output(split)?)?);
-        if !swaps(transpose)? || from.len() != 3 || to.len() != 4 || !cx.same_shape(&from[..2], &to[..2]) {
-            return Err(Skip::at(Reason::UnknownShape, x));
-        }
-        counts[index] = to[2].as_const().ok_or_else(|| Skip::at(Reason::UnknownShape, x))?;
+        let (x, count, nodes) = split_heads(cx, cx.input(id, index)?, id)?;
+        counts[index] = count;
         inputs[index] = x.into();
-        absorbed.extend([transpose, split]);
+        absorbed.extend(nodes);
     }
     if counts[1] != counts[2] {
         return Err(Skip::at(Reason::Broadcast, cx.input(id, 2)?));

@@ -8,13 +8,9 @@
 //! by no more than one place of the sum of their magnitudes.
 //! **Never** in training mode, or when running statistics are read.
 
-use super::constant_math::scaled;
+use super::constant_math::{floats, scaled};
 use super::pass;
-use crate::ir::tensor::Tensor;
 use crate::ir::{Accuracy, NodeId, ValueId};
-use crate::ops::eval::Memory;
-use crate::ops::kernel::convert::{Rounding, convert};
-use crate::ops::{Array, OpError};
 use crate::rewrite::{At, Change, Cx, Reason, Skip};
 
 pass!(fuse_conv_batchnorm, &[&FUSE]);
@@ -130,19 +126,4 @@ pub(super) fn scale_weights(
     let fused = change.call(node.op().clone(), inputs, 1, attrs);
     change.replace(cx.output(after)?, fused.output(0));
     Ok(change)
-}
-
-/// A vector of the element type of `like`.
-pub(super) fn floats(like: &Tensor, numbers: &[f64]) -> Result<Tensor, Skip> {
-    let array = Array::new([numbers.len()], numbers.to_vec())?;
-    let rounded = convert(&array, like.dtype(), Rounding::default(), &Memory::new(u64::MAX))?;
-    if !rounded
-        .to_f64s()?
-        .iter()
-        .zip(numbers)
-        .all(|(rounded, number)| rounded.is_finite() || !number.is_finite())
-    {
-        return Err(Skip::because("weights would leave the range of their type"));
-    }
-    Ok(rounded.to_tensor().map_err(OpError::from)?)
 }

@@ -6,7 +6,7 @@
 //! **Proof** The bias is added to each element of its channel, as the constant is; addition is associative up to rounding.
 //! **Never** a constant that varies along another axis, such as the width, however long that is.
 
-use super::fuse_conv_batchnorm::floats;
+use super::constant_math::floats;
 use super::pass;
 use crate::ir::{Accuracy, NodeId, ValueId};
 use crate::rewrite::{At, Change, Cx, Reason, Skip};

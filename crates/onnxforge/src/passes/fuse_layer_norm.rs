@@ -8,17 +8,22 @@
 //! **Never** along other axes; exponents other than 2; means without the axes that they are taken of; numbers of 64 bits, which the operator would round to 32;
 //! halves that are normalized as halves; scales and biases of another shape than what is normalized.
 
-use super::norms::{self, mean, over_root, square};
+use super::norms::{self, Recognised, deviation, mean, over_root, square};
 use super::pass;
-use crate::ir::{Accuracy, DType, NodeId};
-use crate::rewrite::{At, Change, Cx, Reason, Skip, Trail};
+use crate::ir::{Accuracy, NodeId};
+use crate::rewrite::{At, Cx, Trail};
 
 pass!(fuse_layer_norm, &[&CORE, &HALVES, &SCALE, &BIAS]);
 
 const OP: &str = "LayerNormalization";
 const FEW: Accuracy = Accuracy::Rounding { ulps: 16.0 };
 
-static CORE: At = At { name: "core", accuracy: FEW, ops: &["Div", "Mul"], apply: core };
+static CORE: At = At {
+    name: "core",
+    accuracy: FEW,
+    ops: &["Div", "Mul"],
+    apply: |cx, id| norms::fuse(cx, id, OP, recognise),
+};
 static HALVES: At = At {
     name: "halves",
     accuracy: Accuracy::BitExact,
@@ -30,25 +35,10 @@ static SCALE: At =
 static BIAS: At =
     At { name: "bias", accuracy: FEW, ops: &["Add"], apply: |cx, id| norms::shifted(cx, id, OP) };
 
-fn core(cx: &Cx<'_>, root: NodeId) -> Result<Change, Skip> {
-    let mut trail = Trail::new(cx, root);
-    let found = (|| {
-        let (deviation, radicand) = over_root(cx, &mut trail, root)?;
-        let (variance, epsilon) = trail.with_number(radicand, "Add")?;
-        let (squares, axes) = mean(cx, &mut trail, variance)?;
-        let base = square(&mut trail, squares)?;
-        let [x, center] = trail.pair(deviation, "Sub")?;
-        let (of, also) = mean(cx, &mut trail, center)?;
-        (base == deviation && of == x && also == axes).then_some((x, axes, epsilon))
-    })();
-    let (x, axes, epsilon) = found.ok_or(Skip::NOT_HERE)?;
-    let shape = norms::normalized_shape(cx, x, &axes)?;
-    if cx.dtype(x)? != DType::F32 {
-        return Err(Skip::at(Reason::Type, x));
-    }
-    let y = cx.output(root)?;
-    let mut change = trail.change()?;
-    let normalized = norms::plain(&mut change, OP, x, &shape, epsilon)?;
-    change.replace(y, normalized);
-    Ok(change)
+fn recognise(cx: &Cx<'_>, trail: &mut Trail<'_>, root: NodeId) -> Option<Recognised> {
+    let (value, radicand) = over_root(cx, trail, root)?;
+    let (variance, epsilon) = trail.with_number(radicand, "Add")?;
+    let (squares, axes) = mean(cx, trail, variance)?;
+    let x = (square(trail, squares)? == value).then(|| deviation(cx, trail, value, &axes))??;
+    Some((x, axes, epsilon))
 }

@@ -8,6 +8,7 @@
 //! **Proof** Of halves x₁, x₂ the sum is (x₁ cos − x₂ sin, x₂ cos + x₁ sin), the definition of the operator.
 //! **Never** where the halves of cos or sin may differ; halves in another order; angles for each head.
 
+use super::fuse_attention::split_heads;
 use super::pass;
 use super::slice_cuts::{axis_size, cuts};
 use crate::ir::edit::Operand;
@@ -180,22 +181,12 @@ fn partial(cx: &Cx<'_>, concat: NodeId) -> Result<Change, Skip> {
 
 /// Rotates before the heads are split off, so that whoever joins them again finds them together.
 fn heads(cx: &Cx<'_>, id: NodeId) -> Result<Change, Skip> {
-    let mut trail = Trail::new(cx, id);
     let four = cx.input(id, 0)?;
-    let transpose = trail.step(four, "Transpose").ok_or(Skip::NOT_HERE)?;
-    let apart = cx.input(transpose, 0)?;
-    let split = trail.step(apart, "Reshape").ok_or(Skip::NOT_HERE)?;
-    let x = cx.input(split, 0)?;
-    let (from, to) = (cx.shape(x)?, cx.shape(apart)?);
-    if from.len() != 3 || to.len() != 4 || !cx.same_shape(&from[..2], &to[..2]) {
-        return Err(Skip::NOT_HERE);
-    }
-    if cx.call(transpose)?.opt_ints("perm")?.is_none_or(|perm| perm != [0, 2, 1, 3]) {
-        return Err(Skip::NOT_HERE);
-    }
-    let count = to[2].as_const().ok_or_else(|| Skip::at(Reason::UnknownShape, apart))?;
+    let (x, count, [split, transpose]) = split_heads(cx, four, id)?;
+    cx.read_only_by(four, id)?;
+    cx.read_only_by(cx.output(split)?, transpose)?;
     let y = cx.output(id)?;
-    let mut change = trail.change()?;
+    let mut change = cx.change(&[id, transpose, split]);
     let mut attrs = cx.node(id).attrs().to_vec();
     attrs.retain(|attr| &*attr.name != "num_heads");
     attrs.push(("num_heads", count).into());

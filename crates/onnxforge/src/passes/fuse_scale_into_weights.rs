@@ -7,7 +7,6 @@
 //! **Proof** (x·W + b)·s = x·(W·s) + b·s, (q·k)·s = (q·s)·k, and moving elements commutes with multiplying each of them.
 //! **Never** a factor that is 0, very small, very large or no number; weights that would leave the normal range of their type; where the product has other readers; a factor above 1 through another product.
 
-use super::fuse_conv_batchnorm::floats;
 use super::{constant_math, pass};
 use crate::ir::{Accuracy, NodeId, Tensor, ValueId};
 use crate::rewrite::{At, Change, Cx, Reason, Skip};
@@ -92,7 +91,7 @@ fn scaled(cx: &Cx<'_>, constant: ValueId, factor: f64) -> Result<Tensor, Skip> {
     match rows {
         Some(rows) => constant_math::scaled(cx, constant, 0, &vec![factor; rows]),
         // One number without axes.
-        None => floats(cx.constant(constant)?, &[cx.floats(constant)?[0] * factor])?
+        None => constant_math::floats(cx.constant(constant)?, &[cx.floats(constant)?[0] * factor])?
             .reshaped([])
             .map_err(|_| Skip::at(Reason::Type, constant)),
     }

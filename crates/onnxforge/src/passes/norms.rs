@@ -3,7 +3,7 @@
 use super::merge_reduces::reduced_axes;
 use crate::ir::dim::Dim;
 use crate::ir::{DType, NodeId, ValueId};
-use crate::ops::Array;
+use crate::ops::{Array, OpError};
 use crate::rewrite::{Change, Cx, Reason, Skip, Trail};
 
 /// What is divided by a root in the call `root` of Div or Mul, and what the root is of: x / √v, or x · (1 / √v).
@@ -61,8 +61,41 @@ pub fn mean(cx: &Cx<'_>, trail: &mut Trail<'_>, value: ValueId) -> Option<(Value
     })
 }
 
+/// What `value` is the deviation of, from its mean over these axes.
+pub fn deviation(cx: &Cx<'_>, trail: &mut Trail<'_>, value: ValueId, axes: &[usize]) -> Option<ValueId> {
+    let [x, center] = trail.pair(value, "Sub")?;
+    let (of, over) = mean(cx, trail, center)?;
+    (of == x && over == axes).then_some(x)
+}
+
+/// What a normalization was recognised as: of what, along which axes, and what is added to the mean square.
+pub type Recognised = (ValueId, Vec<usize>, f64);
+
+/// The call of the normalization `op`, without an effective scale, instead of what `recognise` finds at `root`.
+pub fn fuse(
+    cx: &Cx<'_>,
+    root: NodeId,
+    op: &str,
+    recognise: fn(&Cx<'_>, &mut Trail<'_>, NodeId) -> Option<Recognised>,
+) -> Result<Change, Skip> {
+    let mut trail = Trail::new(cx, root);
+    let (x, axes, epsilon) = recognise(cx, &mut trail, root).ok_or(Skip::NOT_HERE)?;
+    let shape = normalized_shape(cx, x, &axes)?;
+    if cx.dtype(x)? != DType::F32 {
+        return Err(Skip::at(Reason::Type, x));
+    }
+    let y = cx.output(root)?;
+    let mut change = trail.change()?;
+    let ones = Array::new(&shape[..], vec![1.0f32; shape.iter().product()])?;
+    let scale = change.constant("scale", ones.to_tensor().map_err(OpError::from)?);
+    let (axis, epsilon) = (-(shape.len() as i64), epsilon as f32);
+    let plain = change.op(op, [x.into(), scale], [("axis", axis).into(), ("epsilon", epsilon).into()]);
+    change.replace(y, plain);
+    Ok(change)
+}
+
 /// The sizes of the axes that a normalization runs along, which must be the last ones.
-pub fn normalized_shape(cx: &Cx<'_>, x: ValueId, axes: &[usize]) -> Result<Vec<usize>, Skip> {
+fn normalized_shape(cx: &Cx<'_>, x: ValueId, axes: &[usize]) -> Result<Vec<usize>, Skip> {
     let shape = cx.shape(x)?;
     if axes.is_empty() || !axes.iter().copied().eq(shape.len() - axes.len()..shape.len()) {
         return Err(Skip::because("it does not run along the last axes"));
@@ -70,21 +103,6 @@ pub fn normalized_shape(cx: &Cx<'_>, x: ValueId, axes: &[usize]) -> Result<Vec<u
     let size = |dim: &Dim| dim.as_const().and_then(|size| usize::try_from(size).ok());
     let sizes: Option<Vec<usize>> = shape[axes[0]..].iter().map(size).collect();
     sizes.ok_or_else(|| Skip::at(Reason::UnknownShape, x))
-}
-
-/// A call of the normalization `op` of `x` along axes of these sizes, without an effective scale.
-pub fn plain(
-    change: &mut Change,
-    op: &str,
-    x: ValueId,
-    shape: &[usize],
-    epsilon: f64,
-) -> Result<crate::ir::edit::Operand, Skip> {
-    let epsilon = epsilon as f32;
-    let ones = Array::new(shape, vec![1.0f32; shape.iter().product()])?;
-    let scale = change.constant("scale", ones.to_tensor().map_err(crate::ops::OpError::from)?);
-    let axis = -(shape.len() as i64);
-    Ok(change.op(op, [x.into(), scale], [("axis", axis).into(), ("epsilon", epsilon).into()]))
 }
 
 /// A normalization without effective scale and bias between two casts, Cast(norm(Cast(x))), normalizes halves itself: it
