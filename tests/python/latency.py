@@ -1,9 +1,10 @@
-"""How long ONNX Runtime, with its own optimizations, takes for a model as it was and for what we make of it.
+"""How long ONNX Runtime, with its own optimizations, takes for a model as it was, for what we make of it, and for what ONNX Runtime
+makes of it offline.
 
-    python tests/python/latency.py BINARY NAME MODEL.onnx [OPSET] [ROUNDS]
+    python tests/python/latency.py BINARY NAME MODEL.onnx [OPSET] [TARGET] [ROUNDS]
 
-Both sessions run in turn on the same inputs, so that what else happens on the machine hits both. The speed is the median over
-rounds of the original's time by ours, with the interval in which the middle 95 % of resampled medians lie.
+All sessions run in turn on the same inputs, so that what else happens on the machine hits all of them. A speed is the median over
+rounds of another's time by ours, with the interval in which the middle 95 % of resampled medians lie.
 """
 
 import random
@@ -33,26 +34,45 @@ def interval(values, resamples=1000):
     return medians[int(0.025 * resamples)], medians[int(0.975 * resamples)]
 
 
-def main(binary, name, path, opset="keep", rounds="20"):
+def speed(others, ours):
+    """How many times as fast ours is, in words."""
+    ratios = [other / our for other, our in zip(others, ours, strict=True)]
+    low, high = interval(ratios)
+    return f"{statistics.median(ratios):.3f} [{low:.3f}, {high:.3f}]"
+
+
+def offline(path, out):
+    """What ONNX Runtime saves of the model with all fusions that do not depend on the machine."""
+    import onnxruntime as ort
+
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+    options.optimized_model_filepath = str(out)
+    options.add_session_config_entry("session.optimized_model_external_initializers_file_name", "offline.data")
+    options.log_severity_level = 3
+    ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+
+
+def main(binary, name, path, opset="keep", target="portable", rounds="20"):
     with tempfile.TemporaryDirectory(dir=Path(path).parent) as folder:
-        out = Path(folder) / "out.onnx"
-        report = passes.run(binary, "optimize", path, "-o", out, "--opset", opset, "--json", "-")
+        ours, theirs = Path(folder) / "ours.onnx", Path(folder) / "theirs.onnx"
+        command = ["optimize", path, "-o", ours, "--opset", opset, "--target", target, "--json", "-"]
+        report = passes.run(binary, *command)
+        offline(path, theirs)
         dims = [f"{dim}={1 if 'batch' in dim else 128}" for dim in passes.named_dims(path)]
         _, inputs, _ = native.run_ours(binary, path, folder, *native.flags(dims))
-        before, after = (native.session(model, THREADS, optimized=True) for model in (path, out))
-        feeds = native.feeds_of(before, inputs)
-        pairs = []
+        sessions = [native.session(model, THREADS, optimized=True) for model in (path, theirs, ours)]
+        feeds = native.feeds_of(sessions[0], inputs)
+        times = [[] for _ in sessions]
         for round in range(int(rounds) + 1):
             # Who comes second finds warmer caches: they take turns.
-            order = (before, after) if round % 2 else (after, before)
-            times = {session: timed(session, feeds) for session in order}
-            pairs.append((times[before], times[after]))
-        pairs = pairs[1:]
-    speeds = [a / b for a, b in pairs]
-    low, high = interval(speeds)
-    old, new = (statistics.median(column) for column in zip(*pairs, strict=True))
-    print(f"{name:32} {report['before']['nodes']:5} → {report['after']['nodes']:5} nodes  {old:8.2f} → {new:8.2f} ms"
-          f"  speed {statistics.median(speeds):.3f} [{low:.3f}, {high:.3f}]", flush=True)  # fmt: skip
+            for turn in range(len(sessions)):
+                which = (round + turn) % len(sessions)
+                times[which].append(timed(sessions[which], feeds))
+        before, saved, after = (column[1:] for column in times)
+    print(f"| {name} | {report['before']['nodes']} → {report['after']['nodes']} | {statistics.median(before):.2f}"
+          f" | {statistics.median(saved):.2f} | {statistics.median(after):.2f} | {speed(before, after)}"
+          f" | {speed(saved, after)} |", flush=True)  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -81,6 +81,8 @@ enum Bench {
     Passes(models::Converted),
     /// ONNX Runtime's time for models as they were and for what the passes leave of them
     Latency(models::Converted),
+    /// How many nodes ONNX Runtime runs after its own fusions, for models as they were and for what we make of them
+    Census(models::Options),
 }
 
 #[derive(Debug, Subcommand)]
@@ -113,6 +115,7 @@ fn main() -> ExitCode {
         Task::Bench(Bench::Oracle(options)) => models::oracle(&options),
         Task::Bench(Bench::Passes(options)) => models::passes(&options),
         Task::Bench(Bench::Latency(options)) => models::latency(&options),
+        Task::Bench(Bench::Census(options)) => models::census(&options),
         Task::Graphs { count, seed } => test::graphs(count, seed),
         Task::Fuzz { target, seconds } => fuzz::run(&target, seconds),
         Task::Zoo(Zoo::List) => zoo::list(),

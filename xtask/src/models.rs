@@ -18,7 +18,7 @@ pub struct Options {
     dir: Option<PathBuf>,
 }
 
-/// Which models, and which operator set they are converted to.
+/// Which models, and what they are made for.
 #[derive(Debug, clap::Args)]
 pub struct Converted {
     #[command(flatten)]
@@ -26,6 +26,9 @@ pub struct Converted {
     /// Convert to this operator set first
     #[arg(long, default_value = "keep")]
     opset: String,
+    /// What the models are made for
+    #[arg(long, default_value = "portable")]
+    target: String,
 }
 
 /// Shares of values with a known shape: onnxforge, onnx, ONNX Runtime.
@@ -91,11 +94,50 @@ pub fn passes(options: &Converted) -> Result<()> {
 
 /// ONNX Runtime's time for models as they were against what the passes leave of them.
 pub fn latency(options: &Converted) -> Result<()> {
+    println!(
+        "| model | nodes | original, ms | ONNX Runtime offline, ms | ours, ms | speed against the original | against offline |"
+    );
+    println!("|---|---|---|---|---|---|---|");
     each_alone(
         options,
         "latency.py",
         &["bert_base", "gpt2", "vit_base", "whisper_tiny", "resnet50", "yolov8n"],
     )
+}
+
+/// How many nodes ONNX Runtime runs, for models as they were and for what we make of them.
+pub fn census(options: &Options) -> Result<()> {
+    let (cli, python) = tools()?;
+    let runtime = python::onnxruntime(&python)?;
+    let mut failed = Vec::new();
+    println!("model                            original  portable  at 23     ort       at 23");
+    for_each(options, &[""], |name, model| {
+        let folder = model.parent().context("the model has no folder")?;
+        let mut made = Vec::new();
+        for target in ["portable", "ort"] {
+            for opset in ["keep", "23"] {
+                made.push(folder.join(format!("{target}-{opset}.onnx")));
+                let mut optimize = Command::new(&cli);
+                optimize.arg("optimize").arg(model).arg("-o").args(made.last());
+                output(optimize.args(["--target", target, "--opset", opset]))?;
+            }
+        }
+        let mut counts = Vec::new();
+        for model in std::iter::once(model).chain(made.iter().map(PathBuf::as_path)) {
+            let mut census = Command::new(&cli);
+            census.env("ORT_DYLIB_PATH", &runtime).env("TMPDIR", folder).arg("census").arg(model);
+            let found: serde_json::Value = serde_json::from_str(&output(census.args(["--json", "-"]))?)?;
+            counts.push(found["models"][0]["run_nodes"].as_u64().context("no number of nodes")?);
+        }
+        if counts.iter().any(|&count| count > counts[0]) {
+            failed.push(name.to_owned());
+        }
+        let shown: String = counts.iter().map(|count| format!("{count:<10}")).collect();
+        println!("{name:32} {shown}");
+        Ok(())
+    })?;
+    ensure!(failed.is_empty(), "ONNX Runtime runs more nodes than for the original: {}", failed.join(", "));
+    Ok(())
 }
 
 /// Runs a script on each of the models in a process of its own.
@@ -104,7 +146,7 @@ fn each_alone(options: &Converted, name: &str, default: &[&str]) -> Result<()> {
     let mut failed = Vec::new();
     for_each(&options.models, default, |model_name, model| {
         let mut command = script(&python, name);
-        command.arg(&cli).arg(model_name).arg(model).arg(&options.opset);
+        command.arg(&cli).arg(model_name).arg(model).arg(&options.opset).arg(&options.target);
         if !command.status()?.success() {
             failed.push(model_name.to_owned());
         }

@@ -35,6 +35,7 @@ impl Progress for Bar {
             Unit::Bytes => "{msg} {bar:40} {bytes}/{total_bytes} {eta}",
             Unit::Nodes => "{msg} {bar:40} {pos}/{len} nodes {eta}",
             Unit::Passes => "{msg} {bar:40} {pos}/{len} passes",
+            Unit::Models => "{msg} {bar:40} {pos}/{len} models",
         };
         if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style);

@@ -53,7 +53,8 @@
 //! | [`interface`] | other sizes, shapes and outputs |
 //! | [`upgrade`] | newer operator sets |
 //! | [`redact`] | models without weights, to share |
-//! | [`analysis`] | what a model is made of |
+//! | [`runtime`] | ONNX Runtime, where it is installed |
+//! | [`analysis`] | what a model is made of, and what becomes of it |
 
 pub mod analysis;
 pub mod blob;
@@ -71,5 +72,6 @@ pub mod proto;
 pub mod random;
 pub mod redact;
 pub mod rewrite;
+pub mod runtime;
 pub mod text;
 pub mod upgrade;

@@ -7,6 +7,7 @@ pub enum Unit {
     Bytes,
     Nodes,
     Passes,
+    Models,
 }
 
 /// Receives reports about work in progress.

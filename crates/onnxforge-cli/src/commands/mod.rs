@@ -1,8 +1,10 @@
 //! One file per command.
 
 mod attribute;
+mod census;
 mod check;
 mod completions;
+mod doctor;
 mod explain;
 mod infer;
 mod inspect;
@@ -38,6 +40,7 @@ pub enum Command {
     Passes(passes::Args),
     Explain(explain::Args),
     Attribute(attribute::Args),
+    Census(census::Args),
     Check(check::Args),
     Inspect(inspect::Args),
     Infer(infer::Args),
@@ -47,6 +50,7 @@ pub enum Command {
     Parse(parse::Args),
     Redact(redact::Args),
     Materialize(materialize::Args),
+    Doctor(doctor::Args),
     Completions(completions::Args),
 }
 
@@ -58,6 +62,7 @@ impl Command {
             Self::Passes(args) => passes::run(&args, output),
             Self::Explain(args) => explain::run(&args, output),
             Self::Attribute(args) => attribute::run(&args, output),
+            Self::Census(args) => census::run(&args, output),
             Self::Check(args) => check::run(&args, output),
             Self::Infer(args) => infer::run(&args, output),
             Self::Inspect(args) => inspect::run(&args, output),
@@ -67,6 +72,7 @@ impl Command {
             Self::Parse(args) => parse::run(&args, output),
             Self::Redact(args) => redact::run(&args, output),
             Self::Materialize(args) => materialize::run(&args, output),
+            Self::Doctor(args) => doctor::run(&args, output),
             Self::Completions(args) => completions::run(&args, output),
         }
     }

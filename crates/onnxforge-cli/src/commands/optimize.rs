@@ -5,12 +5,13 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Instant;
 
-use clap::builder::NonEmptyStringValueParser;
+use clap::builder::{NonEmptyStringValueParser, PossibleValue, PossibleValuesParser, TypedValueParser};
 use onnxforge::check::nearest;
 use onnxforge::interface::{self, Wishes};
 use onnxforge::io::{SaveOptions, save_with};
 use onnxforge::ir::{Model, NodeId};
 use onnxforge::passes::pipeline::{self, Options, Outcome, PassOutcome, Stop};
+use onnxforge::passes::targets::{PORTABLE, TARGETS, Target};
 use onnxforge::passes::{self, Pass};
 use onnxforge::upgrade::CURED;
 use serde::Serialize;
@@ -64,13 +65,23 @@ pub struct Selection {
     /// Leave these passes out.
     #[arg(long, value_name = "A,B", value_delimiter = ',')]
     skip: Vec<String>,
+    /// What the model is made for.
+    #[arg(long, value_parser = target(), default_value = PORTABLE.name)]
+    target: &'static Target,
+}
+
+/// Reads the name of a target.
+fn target() -> impl TypedValueParser<Value = &'static Target> {
+    let names = TARGETS.iter().map(|target| PossibleValue::new(target.name).help(target.summary));
+    PossibleValuesParser::new(names)
+        .map(|name| TARGETS.into_iter().find(|target| target.name == name).unwrap_or(&PORTABLE))
 }
 
 impl Selection {
     /// The chosen passes.
     pub fn resolve(&self) -> Result<Vec<&'static Pass>, Failure> {
         let chosen = self.passes.iter().map(|name| find(name)).collect::<Result<Vec<_>, _>>()?;
-        let mut chosen = if chosen.is_empty() { passes::defaults().collect() } else { chosen };
+        let mut chosen = if chosen.is_empty() { self.target.passes().collect() } else { chosen };
         for name in &self.skip {
             let skipped = find(name)?;
             chosen.retain(|pass| pass.name != skipped.name);
@@ -144,7 +155,7 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     refuse_invalid(&args.model, output, cured)?;
     let mut model = load_model(&args.model, output)?;
     super::warn_of_newer_opsets(&args.model, &model);
-    let (before, operators_before) = (Size::of(&model), operators(&model));
+    let (before, operators_before) = (Size::of(&model), model.operator_counts());
     let wishes = Wishes {
         dims: args.set_dim.iter().cloned().collect(),
         shapes: args.set_shape.iter().cloned().collect(),
@@ -169,7 +180,7 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     let saved = save_with(&model, &args.output, &SaveOptions { external: args.external.into() }, &bar)?;
     let mut operators: BTreeMap<String, (usize, usize)> = BTreeMap::new();
     operators_before.into_iter().for_each(|(op, count)| operators.entry(op).or_default().0 = count);
-    self::operators(&model).into_iter().for_each(|(op, count)| operators.entry(op).or_default().1 = count);
+    model.operator_counts().into_iter().for_each(|(op, count)| operators.entry(op).or_default().1 = count);
     let report = Report {
         schema: 1,
         opset,
@@ -203,14 +214,6 @@ impl Size {
             constants: model.initializers().map(|(_, constant)| constant.byte_len()).sum(),
         }
     }
-}
-
-fn operators(model: &Model) -> BTreeMap<String, usize> {
-    let mut counts = BTreeMap::new();
-    for (_, node) in model.nodes() {
-        *counts.entry(node.op().to_string()).or_default() += 1;
-    }
-    counts
 }
 
 impl PassReport {

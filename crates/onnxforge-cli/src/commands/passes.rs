@@ -1,7 +1,8 @@
 //! `onnxforge passes`: the catalogue.
 
 use onnxforge::ir::Accuracy;
-use onnxforge::passes::{self, OPTIONAL};
+use onnxforge::passes::targets::{TARGETS, Target};
+use onnxforge::passes::{self, OPTIONAL, Pass};
 use serde::Serialize;
 
 use crate::failure::{Failure, Verdict};
@@ -20,6 +21,8 @@ struct Entry {
     class: &'static str,
     /// It runs only where it is asked for.
     on_request: bool,
+    /// The targets for which it runs, unless it runs for all or on request.
+    targets: Vec<&'static str>,
     summary: String,
     text: String,
 }
@@ -34,15 +37,23 @@ pub fn class(accuracy: Accuracy) -> &'static str {
     }
 }
 
+/// The targets for which a pass runs, unless it runs for all.
+fn for_targets(pass: &Pass) -> Vec<&'static str> {
+    let wants = |target: &&&'static Target| target.passes().any(|wanted| wanted.name == pass.name);
+    let targets: Vec<&str> = TARGETS.iter().filter(wants).map(|target| target.name).collect();
+    if targets.len() == TARGETS.len() { Vec::new() } else { targets }
+}
+
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     let chosen = match &args.pass {
         Some(name) => vec![super::optimize::find(name)?],
         None => passes::all().collect(),
     };
-    let entry = |pass: &&'static onnxforge::passes::Pass| Entry {
+    let entry = |pass: &&'static Pass| Entry {
         name: pass.name,
         class: class(pass.accuracy()),
         on_request: OPTIONAL.iter().any(|optional| optional.name == pass.name),
+        targets: for_targets(pass),
         summary: pass.summary(),
         text: pass.text(),
     };
@@ -53,8 +64,12 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
         }
         let mut rows = table(&["pass", "class", "runs", "what it does"]);
         entries.iter().for_each(|entry| {
-            let runs = if entry.on_request { "on request" } else { "" };
-            rows.add_row([entry.name, entry.class, runs, &entry.summary]);
+            let runs = match &entry.targets[..] {
+                _ if entry.on_request => "on request".to_owned(),
+                [] => String::new(),
+                targets => format!("for {}", targets.join(", ")),
+            };
+            rows.add_row([entry.name, entry.class, &runs, &entry.summary]);
         });
         writeln!(out, "{rows}")
     })?;

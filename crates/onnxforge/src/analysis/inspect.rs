@@ -122,12 +122,8 @@ const LARGEST: usize = 10;
 pub fn inspect(model: &Model, path: Option<&Path>) -> Inspection {
     let main = model.scope(model.main());
     let header = model.header();
-    let mut operators: BTreeMap<String, usize> = BTreeMap::new();
-    for (_, node) in model.nodes() {
-        *operators.entry(node.op().to_string()).or_default() += 1;
-    }
-    let mut operators: Vec<_> =
-        operators.into_iter().map(|(op, count)| OperatorCount { op, count }).collect();
+    let operators = model.operator_counts().into_iter();
+    let mut operators: Vec<_> = operators.map(|(op, count)| OperatorCount { op, count }).collect();
     operators.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.op.cmp(&b.op)));
 
     let mut dtypes: BTreeMap<&str, (usize, u64)> = BTreeMap::new();

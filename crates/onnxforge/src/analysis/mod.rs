@@ -1,3 +1,4 @@
-//! What a model is made of.
+//! What a model is made of, and what becomes of it.
 
+pub mod census;
 pub mod inspect;

@@ -17,7 +17,7 @@ use self::staged::{Staged, StagedConstant};
 use super::id::{NodeId, ScopeId, ValueId};
 use super::journal::{Accuracy, Entry};
 use super::model::Model;
-use super::node::{Attr, AttrValue, Node, Op};
+use super::node::{Attr, Node, Op};
 use super::origin::Origin;
 use super::scope::Listed;
 use super::tensor::Tensor;
@@ -126,6 +126,7 @@ pub struct Rewrite {
     redefined: Vec<(ValueId, Operand)>,
     dropped: Vec<ValueId>,
     functions: Vec<ScopeId>,
+    imports: Vec<(Str, i64)>,
 }
 
 impl Rewrite {
@@ -147,7 +148,18 @@ impl Rewrite {
             redefined: Vec::new(),
             dropped: Vec::new(),
             functions: Vec::new(),
+            imports: Vec::new(),
         }
+    }
+
+    /// New nodes call operators of this domain, in this version unless the model imports one already.
+    pub fn import(&mut self, domain: impl Into<Str>, version: i64) {
+        self.imports.push((domain.into(), version));
+    }
+
+    /// The version of a domain that the rewrite imports.
+    pub fn imported(&self, domain: &str) -> Option<i64> {
+        self.imports.iter().find(|(imported, _)| &**imported == domain).map(|&(_, version)| version)
     }
 
     /// Adds a node with `outputs` outputs. Bodies in `attrs` must be those of consumed nodes; they move.
@@ -285,6 +297,9 @@ impl Model {
                 results[node][index] = group.keeper;
             }
         }
+        for (domain, version) in &rewrite.imports {
+            self.import(plan.scope, domain, *version);
+        }
         let mut produced = self.insert(&rewrite, &plan, &parents, &constants, &mut results, &mut free);
         // What goes away is copied above; only now may it go.
         produced.extend(self.copy_bodies(&rewrite, &produced, &constants, &results, &mut free));
@@ -386,29 +401,4 @@ fn saturating_sum(sizes: impl Iterator<Item = u64>) -> i64 {
 fn ordered<T: Copy + Eq + std::hash::Hash>(items: impl Iterator<Item = T>) -> Vec<T> {
     let mut seen = HashSet::new();
     items.filter(|&item| seen.insert(item)).collect()
-}
-
-/// Convenience for building attributes.
-impl From<(&str, &str)> for Attr {
-    fn from((name, value): (&str, &str)) -> Self {
-        Self::new(name, AttrValue::String(value.into()))
-    }
-}
-
-impl From<(&str, i64)> for Attr {
-    fn from((name, value): (&str, i64)) -> Self {
-        Self::new(name, AttrValue::Int(value))
-    }
-}
-
-impl From<(&str, f32)> for Attr {
-    fn from((name, value): (&str, f32)) -> Self {
-        Self::new(name, AttrValue::Float(value))
-    }
-}
-
-impl From<(&str, Vec<i64>)> for Attr {
-    fn from((name, value): (&str, Vec<i64>)) -> Self {
-        Self::new(name, AttrValue::Ints(value))
-    }
 }

@@ -1,6 +1,6 @@
 //! The model: one arena for all scopes, read here, changed only by [`super::edit`].
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::id::{Arena, Id, NodeId, OriginId, ScopeId, ValueId};
 use super::journal::Entry;
@@ -112,6 +112,15 @@ impl Model {
     /// Every node that is part of the model, scope by scope.
     pub fn nodes(&self) -> impl Iterator<Item = (NodeId, &Node)> {
         self.scopes().flat_map(|(scope, _)| self.nodes_in(scope))
+    }
+
+    /// How often each operator is called, bodies and functions included.
+    pub fn operator_counts(&self) -> BTreeMap<String, usize> {
+        let mut counts = BTreeMap::new();
+        for (_, node) in self.nodes() {
+            *counts.entry(node.op().to_string()).or_default() += 1;
+        }
+        counts
     }
 
     /// Number of nodes in the whole model, bodies and functions included.

@@ -32,9 +32,12 @@ impl Op {
         Self { domain: normal_domain(domain).into(), name: name.into(), overload: "".into() }
     }
 
-    /// Whether this is the operator `name` of the standard domain.
+    /// Whether this is the operator of that name: `Name` of the standard domain, or `domain.Name` of another.
     pub fn is(&self, name: &str) -> bool {
-        self.domain.is_empty() && &*self.name == name
+        match name.rsplit_once('.') {
+            None => self.domain.is_empty() && &*self.name == name,
+            Some((domain, name)) => *self.domain == *domain && &*self.name == name,
+        }
     }
 }
 
@@ -282,5 +285,35 @@ impl Node {
     /// The bodies that it holds.
     pub fn bodies(&self) -> impl Iterator<Item = ScopeId> {
         self.attrs.iter().flat_map(|attr| attr.scopes().iter().copied())
+    }
+}
+
+impl From<(&str, &str)> for Attr {
+    fn from((name, value): (&str, &str)) -> Self {
+        Self::new(name, AttrValue::String(value.into()))
+    }
+}
+
+impl From<(&str, i64)> for Attr {
+    fn from((name, value): (&str, i64)) -> Self {
+        Self::new(name, AttrValue::Int(value))
+    }
+}
+
+impl From<(&str, f32)> for Attr {
+    fn from((name, value): (&str, f32)) -> Self {
+        Self::new(name, AttrValue::Float(value))
+    }
+}
+
+impl From<(&str, Vec<i64>)> for Attr {
+    fn from((name, value): (&str, Vec<i64>)) -> Self {
+        Self::new(name, AttrValue::Ints(value))
+    }
+}
+
+impl From<(&str, Vec<f32>)> for Attr {
+    fn from((name, values): (&str, Vec<f32>)) -> Self {
+        Self::new(name, AttrValue::Floats(values))
     }
 }

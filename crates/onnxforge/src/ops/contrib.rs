@@ -21,7 +21,8 @@ use super::infer::{Infer, same_as_input, types_only};
 use super::kernel::strided::transpose;
 use super::{Array, Fact, TensorFact, Value};
 
-const DOMAIN: &str = "com.microsoft";
+/// ONNX Runtime's own domain.
+pub const DOMAIN: &str = "com.microsoft";
 
 /// An operator of the domain that computes in floats.
 const fn float(name: &'static str, category: Category, infer: InferFn, eval: EvalFn) -> OpDef {

@@ -20,7 +20,7 @@ pub mod value;
 mod attention;
 mod cast;
 mod concat;
-mod contrib;
+pub mod contrib;
 mod control;
 mod conv;
 mod elementwise;

@@ -3,9 +3,10 @@
 //! **Matches** the operators with a constant whose elements all are the neutral one, on either side where that is the same.
 //! **Accuracy** `ValueExact` for sums and differences: −0 + 0 and −0 − (−0) are +0 and become −0; everything else stays to the bit.
 //! **Proof** The constant is the neutral element of the operation.
-//! **Never** where the constant would broadcast the other operand to a larger shape: the driver proves that it does not.
+//! **Never** where the constant would broadcast the other operand to a larger shape: the driver proves that it does not; the scale and the
+//! shift of a normalization that is spelled out, by which runtimes recognise it.
 
-use super::pass;
+use super::{norms, pass};
 use crate::ir::{Accuracy, NodeId, ValueId};
 use crate::rewrite::{At, Change, Cx, Skip};
 
@@ -37,6 +38,9 @@ fn neutral(cx: &Cx<'_>, id: NodeId) -> Result<Change, Skip> {
     } else {
         return Err(Skip::NOT_HERE);
     };
+    if norms::is_finish(cx, id, kept) {
+        return Err(Skip::because("it belongs to a normalization"));
+    }
     let mut change = cx.forward(id, kept)?;
     if !matches!(op, "Add" | "Sub") {
         change.promise(Accuracy::BitExact);

@@ -19,7 +19,7 @@ static FUSE: At =
 /// Factors that leave weights of a usual size far from where numbers overflow or lose places.
 pub(super) const RANGE: std::ops::RangeInclusive<f64> = 1e-6..=1e6;
 /// Operators that move the elements of their first input.
-const LAYOUT: [&str; 5] = ["Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten"];
+pub(super) const LAYOUT: [&str; 5] = ["Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten"];
 
 fn fuse(cx: &Cx<'_>, product: NodeId) -> Result<Change, Skip> {
     let (a, b) = (cx.input(product, 0)?, cx.input(product, 1)?);

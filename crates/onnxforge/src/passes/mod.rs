@@ -1,11 +1,13 @@
 //! The passes: one file each, and [`pipeline`], which runs them.
 
 pub mod pipeline;
+pub mod targets;
 
 mod cancel_transposes;
 mod clean_up_qdq;
 mod cleanup_attention;
 mod constant_math;
+mod decompose_layernorm;
 mod eliminate_common_subexpressions;
 mod eliminate_dead_nodes;
 mod eliminate_duplicate_constants;
@@ -28,6 +30,7 @@ mod fold_constants;
 mod fuse_attention;
 mod fuse_conv_batchnorm;
 mod fuse_conv_bias;
+mod fuse_conv_relu;
 mod fuse_conv_scale;
 mod fuse_gelu;
 mod fuse_gemm;
@@ -46,6 +49,12 @@ mod merge_reshapes;
 mod merge_scalar_arithmetic;
 mod merge_slices;
 mod norms;
+mod ort_bias_gelu;
+mod ort_conv_activation;
+mod ort_gemm_activation;
+mod ort_matmul;
+mod ort_quick_gelu;
+mod ort_skip_layer_norm;
 mod replace_einsum;
 mod reshape_target;
 mod simplify_clips;
@@ -111,6 +120,9 @@ impl Pass {
     /// When it runs.
     pub fn stage(&self) -> Stage {
         let holds = |(_, passes): &&(Stage, &[&Self])| passes.iter().any(|pass| pass.name == self.name);
+        if targets::added().any(|pass| pass.name == self.name) {
+            return Stage::Aim;
+        }
         STAGES.iter().find(holds).map_or(Stage::Tidy, |(stage, _)| *stage)
     }
 
@@ -140,6 +152,13 @@ pub enum Stage {
     Fuse,
     /// Saves more by forms in which fusions would recognise nothing.
     Settle,
+    /// Says it as the target wants it.
+    Aim,
+}
+
+impl Stage {
+    /// The stages in order.
+    pub const ALL: [Self; 4] = [Self::Tidy, Self::Fuse, Self::Settle, Self::Aim];
 }
 
 /// The passes that run unless others are asked for, by stage and in the order in which they run.
@@ -204,6 +223,7 @@ pub static STAGES: &[(Stage, &[&Pass])] = &[
             &fuse_matmul_add::PASS,
             &fuse_gemm::PASS,
             &split_from_slices::PASS,
+            &fuse_conv_relu::PASS,
         ],
     ),
 ];
@@ -216,9 +236,9 @@ pub fn defaults() -> impl Iterator<Item = &'static Pass> {
     STAGES.iter().flat_map(|(_, passes)| passes.iter().copied())
 }
 
-/// Every pass: those that run by default, and those on request.
+/// Every pass: those that run by default, those of targets, and those on request.
 pub fn all() -> impl Iterator<Item = &'static Pass> {
-    defaults().chain(OPTIONAL.iter().copied())
+    defaults().chain(targets::added()).chain(OPTIONAL.iter().copied())
 }
 
 /// The pass of this name.

@@ -68,6 +68,30 @@ pub fn deviation(cx: &Cx<'_>, trail: &mut Trail<'_>, value: ValueId, axes: &[usi
     (of == x && over == axes).then_some(x)
 }
 
+/// Whether the call `node` of Mul scales, or of Add shifts, the normalization that is spelled out in `value`.
+pub fn is_finish(cx: &Cx<'_>, node: NodeId, value: ValueId) -> bool {
+    let op = cx.node(node).op();
+    let scaled = |value: ValueId| {
+        let product = cx.producer(value, "Mul", node)?;
+        cx.node(product).inputs().iter().flatten().find(|&&factor| is_spelled_out(cx, node, factor)).copied()
+    };
+    op.is("Mul") && is_spelled_out(cx, node, value)
+        || op.is("Add") && (is_spelled_out(cx, node, value) || scaled(value).is_some())
+}
+
+/// Whether `value` is something over the root of a mean square and a little more.
+fn is_spelled_out(cx: &Cx<'_>, beside: NodeId, value: ValueId) -> bool {
+    let root = cx.producer(value, "Div", beside).or_else(|| cx.producer(value, "Mul", beside));
+    let mean_square = |root: NodeId| {
+        let mut trail = Trail::new(cx, root);
+        let (_, radicand) = over_root(cx, &mut trail, root)?;
+        let (mean_square, _) = trail.with_number(radicand, "Add")?;
+        let (squares, _) = mean(cx, &mut trail, mean_square)?;
+        square(&mut trail, squares)
+    };
+    root.and_then(mean_square).is_some()
+}
+
 /// What a normalization was recognised as: of what, along which axes, and what is added to the mean square.
 pub type Recognised = (ValueId, Vec<usize>, f64);
 

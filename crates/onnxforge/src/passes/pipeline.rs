@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::time::{Duration, Instant};
 
-use super::{Pass, STAGES, Stage, Work, defaults};
+use super::{Pass, Stage, Work, defaults};
 use crate::infer::Inference;
 use crate::ir::{Model, NodeId};
 use crate::progress::{Progress, Silent, Unit};
@@ -94,7 +94,7 @@ pub fn optimize(model: &mut Model, options: &Options<'_>) -> Outcome {
     // everything does, with what inference says of the model as it is now: it may say more than of the one it was.
     let first_mark = bench.mark();
     let mut is_full = true;
-    let mut stages = STAGES.iter().map(|(stage, _)| *stage);
+    let mut stages = Stage::ALL.into_iter();
     let mut stage = stages.next().unwrap_or(Stage::Tidy);
     while rounds < MAX_ROUNDS {
         rounds += 1;

@@ -5,6 +5,7 @@ use super::skip::{Reason, Skip};
 use crate::ir::edit::{NewNode, Operand, Rewrite};
 use crate::ir::{Accuracy, Attr, Def, NodeId, Op, ScopeId, Tensor, ValueId};
 use crate::ops::call::Bindings;
+use crate::ops::contrib;
 use crate::proto::Str;
 
 /// What a rule wants to be done. The driver checks it and adds what nothing reads any more.
@@ -63,6 +64,23 @@ impl Change {
         attrs: impl IntoIterator<Item = Attr>,
     ) -> NewNode {
         self.rewrite.node(op, inputs, outputs, attrs.into_iter().collect())
+    }
+
+    /// A new call of an operator of ONNX Runtime's own domain, which the model imports from now on.
+    pub fn contrib(
+        &mut self,
+        name: &str,
+        inputs: impl IntoIterator<Item = Operand>,
+        outputs: usize,
+        attrs: impl IntoIterator<Item = Attr>,
+    ) -> NewNode {
+        self.rewrite.import(contrib::DOMAIN, 1);
+        self.call(Op::new(contrib::DOMAIN, name), inputs, outputs, attrs)
+    }
+
+    /// Leaves an optional output of a new node out.
+    pub fn leave_out(&mut self, node: NewNode, output: usize) {
+        self.rewrite.leave_out(node, output);
     }
 
     /// Another version of a consumed node: the same call with other inputs. Its first output is the answer.

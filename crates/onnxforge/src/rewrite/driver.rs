@@ -245,7 +245,8 @@ impl<'m> Workbench<'m> {
             Operand::Absent => None,
         };
         for (node, inputs) in rewrite.previews(scope) {
-            let opset = self.model.opset(scope, &node.op().domain);
+            let domain = &node.op().domain;
+            let opset = self.model.opset(scope, domain).or_else(|| rewrite.imported(domain));
             let missing = || Reason::Opset { op: node.op().to_string(), opset: opset.unwrap_or(0) };
             let inputs: Vec<Option<Fact>> =
                 inputs.iter().map(|&operand| fact_of(facts, &learned, operand)).collect();
@@ -368,8 +369,7 @@ impl<'m> Workbench<'m> {
 fn is_root(rule: &dyn Rule, model: &Model, id: NodeId) -> bool {
     let node = model.node(id);
     let op = node.op();
-    let wanted = rule.roots().is_empty() || op.domain.is_empty() && rule.roots().contains(&&*op.name);
-    if !wanted {
+    if !rule.roots().is_empty() && !rule.roots().iter().any(|root| op.is(root)) {
         return false;
     }
     // What an operator means in a version that the table does not have yet, nobody here knows.

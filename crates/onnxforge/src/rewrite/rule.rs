@@ -13,7 +13,7 @@ pub trait Rule: Sync {
     fn name(&self) -> &'static str;
     /// The most that the rule may change results.
     fn accuracy(&self) -> Accuracy;
-    /// The standard operators at which it looks; empty for any node.
+    /// The operators at which it looks, named as [`Op::is`](crate::ir::Op::is) does; empty for any node.
     fn roots(&self) -> &[&'static str];
     /// The change, or why there is none.
     fn apply(&self, cx: &Cx<'_>, node: NodeId) -> Result<Change, Skip>;
@@ -29,7 +29,7 @@ pub struct At {
     pub name: &'static str,
     /// The most that the rule may change results.
     pub accuracy: Accuracy,
-    /// The standard operators at which it looks; empty for any node.
+    /// The operators at which it looks, named as [`Op::is`](crate::ir::Op::is) does; empty for any node.
     pub ops: &'static [&'static str],
     /// The change, or why there is none.
     pub apply: fn(&Cx<'_>, NodeId) -> Result<Change, Skip>,

@@ -5,6 +5,7 @@ use crate::ir::model::Model;
 use crate::ir::node::normal_domain;
 use crate::ir::scope::ScopeKind;
 use crate::ir::value::Def;
+use crate::proto::schema::OperatorSetIdProto;
 
 /// The first IR version in which a constant need not be listed as an input, and an input's default may be overridden.
 const FREE_CONSTANTS: i64 = 4;
@@ -13,15 +14,30 @@ impl Model {
     /// Declares that another version of a domain, which must be imported already, holds in a scope and wherever else its
     /// imports do: in the whole function, or in the whole graph. What its nodes mean there is the caller's business.
     pub fn set_opset(&mut self, scope: ScopeId, domain: &str, version: i64) {
-        let root = self.root_of(scope);
-        let imports = match &mut self.scopes[root].kind {
-            ScopeKind::Function(rest) => &mut rest.opset_import,
-            _ => &mut self.header.opset_import,
-        };
-        for import in imports {
+        for import in self.imports_of(scope) {
             if normal_domain(import.domain.as_deref().unwrap_or_default()) == normal_domain(domain) {
                 import.version = Some(version);
             }
+        }
+    }
+
+    /// Declares that a version of a domain holds in a scope, unless it imports one.
+    pub(super) fn import(&mut self, scope: ScopeId, domain: &str, version: i64) {
+        if self.opset(scope, domain).is_none() {
+            let import = OperatorSetIdProto {
+                domain: Some(domain.into()),
+                version: Some(version),
+                ..OperatorSetIdProto::default()
+            };
+            self.imports_of(scope).push(import);
+        }
+    }
+
+    fn imports_of(&mut self, scope: ScopeId) -> &mut Vec<OperatorSetIdProto> {
+        let root = self.root_of(scope);
+        match &mut self.scopes[root].kind {
+            ScopeKind::Function(rest) => &mut rest.opset_import,
+            _ => &mut self.header.opset_import,
         }
     }
 

@@ -1,0 +1,32 @@
+//! ort_bias_gelu: Gelu of the sum of a tensor and a bias becomes ONNX Runtime's BiasGelu, or its FastGelu.
+//!
+//! **Matches** Gelu, exact or by tanh, of the sum of a tensor and a constant vector of its features that nothing else reads. For the target `ort`.
+//! **Accuracy** `Rounding`: the function is computed by other code.
+//! **Proof** These are the definitions of the operators.
+//! **Never** a sum that something else reads; a bias that is computed, or that is no vector of the features; other element types than 32 bits.
+
+use super::ort_skip_layer_norm::features;
+use super::pass;
+use crate::ir::{Accuracy, DType, NodeId};
+use crate::rewrite::{At, Change, Cx, Reason, Skip};
+
+pass!(ort_bias_gelu, &[&FUSE]);
+
+static FUSE: At =
+    At { name: "fuse", accuracy: Accuracy::Rounding { ulps: 8.0 }, ops: &["Gelu"], apply: fuse };
+
+fn fuse(cx: &Cx<'_>, gelu: NodeId) -> Result<Change, Skip> {
+    let total = cx.input(gelu, 0)?;
+    let sum = cx.producer(total, "Add", gelu).ok_or(Skip::NOT_HERE)?;
+    let (x, bias) =
+        features(cx, sum).ok_or(Skip::because("what is added is no constant vector of the features"))?;
+    if cx.dtype(x)? != DType::F32 {
+        return Err(Skip::at(Reason::Type, x));
+    }
+    cx.read_only_by(total, gelu)?;
+    let name = if cx.call(gelu)?.text("approximate")? == "tanh" { "FastGelu" } else { "BiasGelu" };
+    let mut change = cx.change(&[sum, gelu]);
+    let fused = change.contrib(name, [x.into(), bias.into()], 1, []);
+    change.replace(cx.output(gelu)?, fused.output(0));
+    Ok(change)
+}

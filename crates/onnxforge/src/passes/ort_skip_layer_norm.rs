@@ -1,0 +1,98 @@
+//! ort_skip_layer_norm: a sum and its normalization become one SkipLayerNormalization, or SkipSimplifiedLayerNormalization, of ONNX Runtime.
+//!
+//! **Matches** LayerNormalization or RMSNormalization along the last axis of the sum of two tensors of one shape, of which one may be the sum of a
+//! tensor and a constant bias of the features. What else reads the sum reads it from the operator. For the target `ort`.
+//! **Accuracy** `Rounding`: three summands are added in another order.
+//! **Proof** This is the definition of the operator, whose fourth output is the sum.
+//! **Never** sums that stretch an operand; along more axes than the last; tensors of other ranks than 2 and 3, or other element types than 32 bits; statistics that something reads.
+
+use super::pass;
+use crate::ir::edit::Operand;
+use crate::ir::{Accuracy, DType, NodeId, ValueId};
+use crate::rewrite::{At, Change, Cx, Reason, Skip};
+
+pass!(ort_skip_layer_norm, &[&FUSE]);
+
+static FUSE: At = At {
+    name: "fuse",
+    accuracy: Accuracy::Rounding { ulps: 8.0 },
+    ops: &["LayerNormalization", "RMSNormalization"],
+    apply: fuse,
+};
+
+fn fuse(cx: &Cx<'_>, norm: NodeId) -> Result<Change, Skip> {
+    let (total, scale) = (cx.input(norm, 0)?, cx.input(norm, 1)?);
+    let sum = cx.producer(total, "Add", norm).ok_or(Skip::NOT_HERE)?;
+    let (a, b) = (cx.input(sum, 0)?, cx.input(sum, 1)?);
+    let shape = cx.shape(total)?;
+    if !cx.same_shape(cx.shape(a)?, cx.shape(b)?) {
+        return Err(Skip::at(Reason::Broadcast, b));
+    }
+    if !matches!(shape.len(), 2 | 3) {
+        return Err(Skip::because("it has not 2 or 3 axes"));
+    }
+    let call = cx.call(norm)?;
+    let last = crate::ops::call::axis(call.int("axis")?, shape.len())? + 1 == shape.len();
+    if !last || cx.rank(scale)? != 1 {
+        return Err(Reason::Attribute("axis").into());
+    }
+    if cx.dtype(total)? != DType::F32 {
+        return Err(Skip::at(Reason::Type, total));
+    }
+    if cx.read_output(norm, 1).is_some() || cx.read_output(norm, 2).is_some() {
+        return Err(Skip::because("something reads its statistics"));
+    }
+    let mut consumed = vec![norm, sum];
+    let biased = [(a, b), (b, a)].into_iter().find_map(|(x, skip)| {
+        let (inner, x, bias) = with_bias(cx, x, sum)?;
+        Some((inner, x, skip, bias))
+    });
+    let (x, skip, bias): (ValueId, ValueId, Operand) = match biased {
+        Some((inner, x, skip, bias)) => {
+            consumed.push(inner);
+            (x, skip, bias.into())
+        }
+        None => (a, b, Operand::Absent),
+    };
+    let centered = cx.node(norm).op().is("LayerNormalization");
+    let (name, mut inputs) = match centered {
+        true => (
+            "SkipLayerNormalization",
+            vec![x.into(), skip.into(), scale.into(), cx.node(norm).input(2).into(), bias],
+        ),
+        false => ("SkipSimplifiedLayerNormalization", vec![x.into(), skip.into(), scale.into(), bias]),
+    };
+    while inputs.last() == Some(&Operand::Absent) {
+        inputs.pop();
+    }
+    let is_read = cx.read_only_by(total, norm).is_err();
+    let mut change = cx.change(&consumed);
+    let epsilon = ("epsilon", call.float("epsilon")?).into();
+    let fused = change.contrib(name, inputs, if is_read { 4 } else { 1 }, [epsilon]);
+    if is_read {
+        change.leave_out(fused, 1);
+        change.leave_out(fused, 2);
+        change.replace(total, fused.output(3));
+    }
+    change.replace(cx.output(norm)?, fused.output(0));
+    Ok(change)
+}
+
+/// The sum of a tensor and a constant vector of its features that `value` is, which only `reader` reads, and both operands.
+fn with_bias(cx: &Cx<'_>, value: ValueId, reader: NodeId) -> Option<(NodeId, ValueId, ValueId)> {
+    let inner = cx.producer(value, "Add", reader)?;
+    cx.read_only_by(value, reader).ok()?;
+    let (x, bias) = features(cx, inner)?;
+    Some((inner, x, bias))
+}
+
+/// The operands of a sum of a tensor and a constant vector of its features, which does not stretch the tensor.
+pub(super) fn features(cx: &Cx<'_>, sum: NodeId) -> Option<(ValueId, ValueId)> {
+    let &[Some(a), Some(b)] = cx.node(sum).inputs() else { return None };
+    let is_bias = |x: ValueId, bias: ValueId| {
+        let (Ok(shape), Some(constant)) = (cx.shape(x), cx.model.constant(bias)) else { return false };
+        let width = shape.last().and_then(crate::ir::dim::Dim::as_const);
+        shape.len() > 1 && matches!(*constant.shape(), [features] if width == i64::try_from(features).ok())
+    };
+    [(a, b), (b, a)].into_iter().find(|&(x, bias)| is_bias(x, bias))
+}

@@ -1,0 +1,148 @@
+//! ONNX Runtime, where it is installed: found, loaded once per process, and asked.
+
+pub mod find;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use ort::environment::Environment;
+use ort::logging::LogLevel;
+use ort::session::Session;
+use ort::session::builder::{GraphOptimizationLevel, SessionBuilder};
+use serde::Serialize;
+
+use self::find::{Candidate, Source};
+use crate::io::{LoadOptions, load};
+
+/// The name of the file in which ONNX Runtime leaves large weights of a model that it saves.
+const WEIGHTS: &str = "weights.bin";
+/// Weights of so many bytes go there.
+const LARGE: &str = "1024";
+
+/// A loaded ONNX Runtime.
+#[derive(Debug)]
+pub struct Runtime {
+    environment: Environment,
+    /// The library.
+    pub library: PathBuf,
+    /// Where it was found.
+    pub source: Source,
+    /// What the library says of its build.
+    pub build: String,
+}
+
+/// Why there is no ONNX Runtime.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("ONNX Runtime is not found{}; `pip install onnxruntime`, or set ORT_DYLIB_PATH to its library", tried(.failures))]
+pub struct Missing {
+    /// The libraries that were found and could not be loaded, with the reason.
+    pub failures: Vec<(PathBuf, String)>,
+}
+
+fn tried(failures: &[(PathBuf, String)]) -> String {
+    let tried = failures.iter().map(|(path, reason)| format!(" ({}: {reason})", path.display()));
+    tried.collect()
+}
+
+/// What ONNX Runtime could not do.
+#[derive(Debug, thiserror::Error)]
+pub enum RuntimeError {
+    /// It refuses the model.
+    #[error("ONNX Runtime refuses it: {0}")]
+    Refused(String),
+    /// What it wrote cannot be read.
+    #[error("what ONNX Runtime wrote cannot be read: {0}")]
+    Unreadable(String),
+    /// No place for a temporary file.
+    #[error("no temporary folder: {0}")]
+    Folder(#[from] std::io::Error),
+}
+
+/// How much ONNX Runtime rewrites a model when it loads it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Level {
+    /// Nothing.
+    Off,
+    /// Removals and folding, whatever the device.
+    Basic,
+    /// Fusions too.
+    Extended,
+    /// And the layout of the device: what it does unless told otherwise.
+    All,
+}
+
+impl From<Level> for GraphOptimizationLevel {
+    fn from(level: Level) -> Self {
+        match level {
+            Level::Off => Self::Disable,
+            Level::Basic => Self::Level1,
+            Level::Extended => Self::Level2,
+            Level::All => Self::All,
+        }
+    }
+}
+
+impl Runtime {
+    /// The ONNX Runtime of this machine. It is looked for once.
+    pub fn get() -> Result<&'static Self, &'static Missing> {
+        static FOUND: OnceLock<Result<Runtime, Missing>> = OnceLock::new();
+        FOUND.get_or_init(|| Self::first(find::candidates())).as_ref()
+    }
+
+    /// The first candidate that loads.
+    fn first(candidates: impl Iterator<Item = Candidate>) -> Result<Self, Missing> {
+        let mut failures = Vec::new();
+        for Candidate { library, source } in candidates {
+            let loaded = ort::init_from(&library).map_err(|error| error.to_string()).and_then(|builder| {
+                builder.with_name("onnxforge").build().map_err(|error| error.to_string())
+            });
+            match loaded {
+                Ok(environment) => {
+                    return Ok(Self { environment, library, source, build: ort::info().to_owned() });
+                }
+                // That a library of the system is not there is no failure worth telling.
+                Err(_) if source == Source::System => {}
+                Err(reason) => failures.push((library, reason)),
+            }
+        }
+        Err(Missing { failures })
+    }
+
+    /// The version, as far as the library tells: in its file name, or in the branch that it was built from.
+    pub fn version(&self) -> Option<String> {
+        let name = self.library.file_name()?.to_string_lossy();
+        let branch = self.build.split("git-branch=rel-").nth(1);
+        let of_name = name.split(".so.").nth(1).filter(|version| version.contains('.'));
+        let version = of_name.or_else(|| branch?.split([',', ' ']).next())?;
+        Some(version.to_owned())
+    }
+
+    /// How to make a session that rewrites so much.
+    pub fn session(&self, level: Level) -> Result<SessionBuilder, RuntimeError> {
+        let builder = Session::builder(&self.environment).map_err(refused)?;
+        let builder = builder.with_optimization_level(level.into()).map_err(refused)?;
+        builder.with_log_level(LogLevel::Fatal).map_err(refused)
+    }
+
+    /// How often each operator is called in what ONNX Runtime makes of a model when it loads it.
+    pub fn rewritten(&self, model: &Path, level: Level) -> Result<BTreeMap<String, usize>, RuntimeError> {
+        let folder = tempfile::tempdir()?;
+        let written = folder.path().join("model.onnx");
+        let mut builder = self.session(level)?.with_optimized_model_path(&written).map_err(refused)?;
+        // Whatever is larger than a message may be.
+        for (key, value) in [("file_name", WEIGHTS), ("min_size_in_bytes", LARGE)] {
+            let key = format!("session.optimized_model_external_initializers_{key}");
+            builder = builder.with_config_entry(key, value).map_err(refused)?;
+        }
+        drop(builder.commit_from_file(model).map_err(refused)?);
+        let model = load(&written, &LoadOptions::default())
+            .map_err(|error| RuntimeError::Unreadable(error.to_string()))?;
+        Ok(model.operator_counts())
+    }
+}
+
+fn refused<T>(error: ort::Error<T>) -> RuntimeError {
+    RuntimeError::Refused(error.to_string())
+}
