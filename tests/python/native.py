@@ -25,7 +25,7 @@ def session(path, threads=None, optimized=False):
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     if threads:
         options.intra_op_num_threads = threads
-    options.log_severity_level = 3
+    options.log_severity_level = 4
     return ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
 

@@ -36,6 +36,7 @@ STRICTER = {
     "sparse-tensor": "onnx.proto, SparseTensorProto: in the defaults of functions too",
     "tensor": "IR.md, Tensor Definition: as many elements as the dimensions say, not more; in the field of the type",
     "type-conflict": "IR.md: the default of an input, and the notes on a value, have its type",
+    "missing-shape": "onnx.proto, ValueInfoProto of inputs and outputs; checker.cc: field shape is required",
     "type-form": "onnx.proto, TypeProto: element types exist and are not UNDEFINED, at every depth",
     "type-mismatch": "IR.md, Nodes: types satisfy the signature of the operator; shape inference refuses the same",
     "unknown-operator": "IR.md, Operators: also in the preview domains",

@@ -83,6 +83,10 @@ enum Bench {
     Latency(models::Converted),
     /// How many nodes ONNX Runtime runs after its own fusions, for models as they were and for what we make of them
     Census(models::Options),
+    /// Conversions to newer operator sets, ours and those of onnx, on all test cases of the onnx package
+    Upgrade,
+    /// The forms in which a model can say that an activation belongs to a convolution, and what becomes of each
+    ConvRelu,
 }
 
 #[derive(Debug, Subcommand)]
@@ -116,6 +120,8 @@ fn main() -> ExitCode {
         Task::Bench(Bench::Passes(options)) => models::passes(&options),
         Task::Bench(Bench::Latency(options)) => models::latency(&options),
         Task::Bench(Bench::Census(options)) => models::census(&options),
+        Task::Bench(Bench::Upgrade) => models::upgrade(),
+        Task::Bench(Bench::ConvRelu) => models::conv_relu(),
         Task::Graphs { count, seed } => test::graphs(count, seed),
         Task::Fuzz { target, seconds } => fuzz::run(&target, seconds),
         Task::Zoo(Zoo::List) => zoo::list(),

@@ -105,6 +105,19 @@ pub fn latency(options: &Converted) -> Result<()> {
     )
 }
 
+/// Conversions to newer operator sets, beside those of onnx.
+pub fn upgrade() -> Result<()> {
+    let (cli, python) = tools()?;
+    let mut command = script(&python, "conversions.py");
+    step("conversions of two tools", command.arg(cli).arg(crate::test::cases(&python)?))
+}
+
+/// The forms in which a model can say that an activation belongs to a convolution.
+pub fn conv_relu() -> Result<()> {
+    let (cli, python) = tools()?;
+    step("forms of Conv and Relu", script(&python, "conv_relu.py").arg(cli))
+}
+
 /// How many nodes ONNX Runtime runs, for models as they were and for what we make of them.
 pub fn census(options: &Options) -> Result<()> {
     let (cli, python) = tools()?;

@@ -42,7 +42,7 @@ pub fn graphs(count: u64, seed: u64) -> Result<()> {
 }
 
 /// The folder with the test cases of the onnx package, written when it is not there.
-fn cases(python: &Path) -> Result<PathBuf> {
+pub fn cases(python: &Path) -> Result<PathBuf> {
     let folder = target_folder()?.join("backend-cases");
     let script = root().join("tests/python/backend_cases.py");
     let newer =

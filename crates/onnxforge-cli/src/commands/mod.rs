@@ -118,11 +118,18 @@ fn open_message(path: &Path, output: &Output) -> Result<(ModelProto, ExternalFil
     Ok((read_message(path)?, ExternalFiles::new(Some(folder_of(path)), output.links)))
 }
 
+/// The rules that a model may break without losing its meaning.
+const HARMLESS: &[Rule] = &[Rule::MissingShape, Rule::RuntimeOperator];
+
 /// A model that contradicts the standard has no meaning that could be kept. `cured` are rules that what is to be done takes care of.
 fn refuse_invalid(path: &Path, output: &Output, cured: &[Rule]) -> Result<(), Failure> {
     let (message, mut files) = open_message(path, output)?;
     let problems = find_problems(&message, &mut files);
-    let matters = |problem: &&Problem| problem.severity == Severity::Error && !cured.contains(&problem.rule);
+    let matters = |problem: &&Problem| {
+        problem.severity == Severity::Error
+            && !cured.contains(&problem.rule)
+            && !HARMLESS.contains(&problem.rule)
+    };
     let errors: Vec<&Problem> = problems.iter().filter(matters).collect();
     let Some(first) = errors.first() else { return Ok(()) };
     let more = match errors.len() - 1 {

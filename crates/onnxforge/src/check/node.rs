@@ -19,6 +19,9 @@ pub(super) enum Target<'m> {
     Opaque,
 }
 
+/// Operators that ONNX Runtime had in the standard domain before the standard did.
+const EARLY: [&str; 1] = ["LayerNormalization"];
+
 /// Operators of the first versions that were experiments and never became part of the standard.
 const EXPERIMENTS: [&str; 11] = [
     "ATen",
@@ -110,17 +113,26 @@ impl<'m> Checker<'m> {
             }
             Lookup::UnknownDomain => local,
             Lookup::TooNew { first } if !self.replaced(domain, function) => {
+                let early = domain.is_empty() && EARLY.contains(&op);
+                let rule = if early { Rule::RuntimeOperator } else { Rule::UnknownOperator };
                 let message = format!(
                     "{} comes with version {first} of the domain, the import is {version}; import {first} or later",
                     op_name(domain, op)
                 );
-                self.error(Rule::UnknownOperator, here, message);
+                self.error(rule, here, message);
                 Target::Opaque
             }
             Lookup::UnknownOp if domain.is_empty() && EXPERIMENTS.contains(&op) => {
                 let message = format!("{} was an experiment and is not part of the standard", Plain(op));
                 self.warning(Rule::UnknownOperator, here, message);
                 local
+            }
+            Lookup::UnknownOp
+                if crate::ops::find(domain, op).is_some() && !self.replaced(domain, function) =>
+            {
+                let message = format!("{} is an operator of ONNX Runtime, not of the standard", Plain(op));
+                self.error(Rule::RuntimeOperator, here, message);
+                Target::Opaque
             }
             Lookup::UnknownOp if !self.replaced(domain, function) => {
                 let message = self.unknown(domain, op);

@@ -57,6 +57,7 @@ rules! {
     DeviceConfiguration "device-configuration" "Device configurations are complete, and what refers to them finds them.";
     OpType "op-type" "Every node names its operator.";
     UnknownOperator "unknown-operator" "The operator exists in the imported version of its domain.";
+    RuntimeOperator "runtime-operator" "The standard domain holds no operators that only a runtime has, or had before it did.";
     DeprecatedOperator "deprecated-operator" "The operator was not withdrawn by the imported version of its domain.";
     DuplicateNodeName "duplicate-node-name" "The nodes of a graph have distinct names, where they have names.";
     Arity "arity" "A node has as many inputs and outputs as its operator allows.";
@@ -71,6 +72,7 @@ rules! {
     BodyArity "body-arity" "Bodies have the inputs and outputs that their operator hands over and takes back.";
     Utf8 "utf8" "Texts are valid UTF-8.";
     TypeForm "type-form" "Declared types are complete and use element types that exist.";
+    MissingShape "missing-shape" "Inputs and outputs of the main graph declare a shape, or at least a rank.";
     TypeMismatch "type-mismatch" "Declared types are ones that the operator accepts, together.";
     TypeConflict "type-conflict" "All declarations of a value agree.";
     Dimension "dimension" "Declared dimensions are not negative.";

@@ -171,7 +171,7 @@ impl<'m> Checker<'m> {
             && tensor.shape.is_none()
         {
             let message = "the shape is missing; without sizes, list as many unknown dimensions as the rank";
-            self.error(Rule::TypeForm, here, message);
+            self.error(Rule::MissingShape, here, message);
         }
         self.type_form(ty, true, 0, here);
     }

@@ -289,6 +289,14 @@ fn node_cases() -> Vec<Case> {
         error(UnknownOperator, "graph \"main\" / node 3 (Normalizer)", "\"ai.onnx.ml\" has it", |m| {
             plus(m, node("z = Normalizer(x)"));
         }),
+        error(
+            RuntimeOperator,
+            "graph \"main\" / node 3 (SimplifiedLayerNormalization)",
+            "operator of ONNX Runtime",
+            |m| {
+                plus(m, node("z = SimplifiedLayerNormalization(x, x)"));
+            },
+        ),
         error(DeprecatedOperator, "graph \"main\" / node 3 (Upsample)", "withdrawn in version 10", |m| {
             plus(m, node("z = Upsample(x, w)"));
         }),
@@ -381,7 +389,7 @@ fn value_cases() -> Vec<Case> {
         error(TypeForm, "graph \"main\" / input \"x\"", "type is missing", |m| {
             main_graph(m).input[0].r#type = None;
         }),
-        error(TypeForm, "graph \"main\" / input \"x\"", "shape is missing", |m| {
+        error(MissingShape, "graph \"main\" / input \"x\"", "shape is missing", |m| {
             let ty = main_graph(m).input[0].r#type.as_mut().unwrap();
             ty.tensor_type.as_mut().unwrap().shape = None;
         }),
