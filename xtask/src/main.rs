@@ -87,6 +87,8 @@ enum Bench {
     Upgrade,
     /// The forms in which a model can say that an activation belongs to a convolution, and what becomes of each
     ConvRelu,
+    /// ONNX Runtime's time for attention: spelled out, as the standard operator, and as its own
+    Attention,
 }
 
 #[derive(Debug, Subcommand)]
@@ -122,6 +124,7 @@ fn main() -> ExitCode {
         Task::Bench(Bench::Census(options)) => models::census(&options),
         Task::Bench(Bench::Upgrade) => models::upgrade(),
         Task::Bench(Bench::ConvRelu) => models::conv_relu(),
+        Task::Bench(Bench::Attention) => models::attention(),
         Task::Graphs { count, seed } => test::graphs(count, seed),
         Task::Fuzz { target, seconds } => fuzz::run(&target, seconds),
         Task::Zoo(Zoo::List) => zoo::list(),

@@ -112,6 +112,11 @@ pub fn upgrade() -> Result<()> {
     step("conversions of two tools", command.arg(cli).arg(crate::test::cases(&python)?))
 }
 
+/// Attention in ONNX Runtime, as three kinds of operators.
+pub fn attention() -> Result<()> {
+    step("three kinds of attention", &mut script(&python::environment()?, "attention_speed.py"))
+}
+
 /// The forms in which a model can say that an activation belongs to a convolution.
 pub fn conv_relu() -> Result<()> {
     let (cli, python) = tools()?;

@@ -1,19 +1,21 @@
 //! ONNX Runtime, where it is installed: found, loaded once per process, and asked.
 
 pub mod find;
+mod values;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use ort::environment::Environment;
 use ort::logging::LogLevel;
-use ort::session::Session;
 use ort::session::builder::{GraphOptimizationLevel, SessionBuilder};
+use ort::session::{Session, SessionInputValue};
 use serde::Serialize;
 
 use self::find::{Candidate, Source};
 use crate::io::{LoadOptions, load};
+use crate::ops::Value;
 
 /// The name of the file in which ONNX Runtime leaves large weights of a model that it saves.
 const WEIGHTS: &str = "weights.bin";
@@ -51,6 +53,9 @@ pub enum RuntimeError {
     /// It refuses the model.
     #[error("ONNX Runtime refuses it: {0}")]
     Refused(String),
+    /// A value that it does not take, or that cannot be taken from it.
+    #[error("ONNX Runtime does not exchange {0}")]
+    Value(String),
     /// What it wrote cannot be read.
     #[error("what ONNX Runtime wrote cannot be read: {0}")]
     Unreadable(String),
@@ -126,6 +131,13 @@ impl Runtime {
         builder.with_log_level(LogLevel::Fatal).map_err(refused)
     }
 
+    /// A session that runs the model at `path`, the same way each time.
+    pub fn open(&self, path: &Path, level: Level) -> Result<Opened, RuntimeError> {
+        let builder = self.session(level)?.with_deterministic_compute(true).map_err(refused)?;
+        let session = { builder }.commit_from_file(path).map_err(refused)?;
+        Ok(Opened { session })
+    }
+
     /// How often each operator is called in what ONNX Runtime makes of a model when it loads it.
     pub fn rewritten(&self, model: &Path, level: Level) -> Result<BTreeMap<String, usize>, RuntimeError> {
         let folder = tempfile::tempdir()?;
@@ -140,6 +152,24 @@ impl Runtime {
         let model = load(&written, &LoadOptions::default())
             .map_err(|error| RuntimeError::Unreadable(error.to_string()))?;
         Ok(model.operator_counts())
+    }
+}
+
+/// A model that ONNX Runtime has loaded.
+#[derive(Debug)]
+pub struct Opened {
+    session: Session,
+}
+
+impl Opened {
+    /// The outputs of the model, given its inputs by name.
+    pub fn run(&mut self, inputs: &HashMap<String, Value>) -> Result<Vec<(String, Value)>, RuntimeError> {
+        let given: Vec<(&str, SessionInputValue<'_>)> = inputs
+            .iter()
+            .map(|(name, value)| Ok((name.as_str(), values::given(value)?)))
+            .collect::<Result<_, RuntimeError>>()?;
+        let outputs = self.session.run(given).map_err(refused)?;
+        outputs.iter().map(|(name, value)| Ok((name.to_owned(), values::taken(&value)?))).collect()
     }
 }
 
