@@ -9,7 +9,14 @@ import pytest
 from corpus import ROOT
 from test_optimize import report
 
-FUSIONS = ["fuse_attention", "fuse_gelu", "fuse_layer_norm", "fuse_rms_norm", "fuse_rotary_embedding"]
+FUSIONS = [
+    "fuse_attention",
+    "fuse_gelu",
+    "fuse_hard_sigmoid",
+    "fuse_layer_norm",
+    "fuse_rms_norm",
+    "fuse_rotary_embedding",
+]
 HEADER = '<ir_version: 10, opset_import: ["" : 21]>\n'
 
 

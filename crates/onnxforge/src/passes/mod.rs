@@ -31,6 +31,7 @@ mod fuse_conv_bias;
 mod fuse_conv_scale;
 mod fuse_gelu;
 mod fuse_gemm;
+mod fuse_hard_sigmoid;
 mod fuse_layer_norm;
 mod fuse_matmul_add;
 mod fuse_matmul_add_3d;
@@ -163,6 +164,8 @@ pub static STAGES: &[(Stage, &[&Pass])] = &[
             &eliminate_neutral_operands::PASS,
             &simplify_where::PASS,
             &simplify_clips::PASS,
+            // Before the sum becomes part of a bias.
+            &fuse_hard_sigmoid::PASS,
             &simplify_shape_chains::PASS,
             &merge_reshapes::PASS,
             &merge_reduces::PASS,
