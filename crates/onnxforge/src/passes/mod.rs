@@ -49,6 +49,8 @@ mod merge_slices;
 mod norms;
 mod replace_einsum;
 mod reshape_target;
+mod rotary;
+mod rotary_angles;
 mod simplify_clips;
 mod simplify_shape_chains;
 mod simplify_where;
