@@ -13,6 +13,7 @@ FUSIONS = [
     "fuse_attention",
     "fuse_gelu",
     "fuse_hard_sigmoid",
+    "fuse_instance_norm",
     "fuse_layer_norm",
     "fuse_rms_norm",
     "fuse_rotary_embedding",

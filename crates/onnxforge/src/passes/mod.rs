@@ -32,6 +32,7 @@ mod fuse_conv_scale;
 mod fuse_gelu;
 mod fuse_gemm;
 mod fuse_hard_sigmoid;
+mod fuse_instance_norm;
 mod fuse_layer_norm;
 mod fuse_matmul_add;
 mod fuse_matmul_add_3d;
@@ -195,6 +196,7 @@ pub static STAGES: &[(Stage, &[&Pass])] = &[
             &fuse_pad::PASS,
             &fuse_layer_norm::PASS,
             &fuse_rms_norm::PASS,
+            &fuse_instance_norm::PASS,
             &fuse_gelu::PASS,
             &fuse_rotary_embedding::PASS,
             &fuse_attention::PASS,
