@@ -11,12 +11,15 @@ from test_optimize import report
 
 FUSIONS = [
     "fuse_attention",
+    "fuse_attention_qkv",
     "fuse_gelu",
     "fuse_hard_sigmoid",
     "fuse_instance_norm",
     "fuse_layer_norm",
+    "fuse_log_softmax",
     "fuse_rms_norm",
     "fuse_rotary_embedding",
+    "fuse_softplus",
 ]
 HEADER = '<ir_version: 10, opset_import: ["" : 21]>\n'
 

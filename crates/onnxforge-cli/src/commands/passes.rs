@@ -1,7 +1,7 @@
 //! `onnxforge passes`: the catalogue.
 
 use onnxforge::ir::Accuracy;
-use onnxforge::passes::{self, OPTIONAL};
+use onnxforge::passes;
 use serde::Serialize;
 
 use crate::failure::{Failure, Verdict};
@@ -42,7 +42,7 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     let entry = |pass: &&'static onnxforge::passes::Pass| Entry {
         name: pass.name,
         class: class(pass.accuracy()),
-        on_request: OPTIONAL.iter().any(|optional| optional.name == pass.name),
+        on_request: pass.is_optional(),
         summary: pass.summary(),
         text: pass.text(),
     };

@@ -26,6 +26,7 @@ mod fold_cast_chains;
 mod fold_constant_of_shape_cast;
 mod fold_constants;
 mod fuse_attention;
+mod fuse_attention_qkv;
 mod fuse_conv_batchnorm;
 mod fuse_conv_bias;
 mod fuse_conv_scale;
@@ -34,12 +35,14 @@ mod fuse_gemm;
 mod fuse_hard_sigmoid;
 mod fuse_instance_norm;
 mod fuse_layer_norm;
+mod fuse_log_softmax;
 mod fuse_matmul_add;
 mod fuse_matmul_add_3d;
 mod fuse_pad;
 mod fuse_rms_norm;
 mod fuse_rotary_embedding;
 mod fuse_scale_into_weights;
+mod fuse_softplus;
 mod inline_constant_if;
 mod inline_functions;
 mod merge_concats;
@@ -112,10 +115,15 @@ impl Pass {
         first.split_once(": ").map_or(first.clone(), |(_, summary)| summary.to_owned())
     }
 
+    /// Whether it runs only where it is asked for.
+    pub fn is_optional(&self) -> bool {
+        defaults().all(|pass| pass.name != self.name)
+    }
+
     /// When it runs.
     pub fn stage(&self) -> Stage {
         let holds = |(_, passes): &&(Stage, &[&Self])| passes.iter().any(|pass| pass.name == self.name);
-        STAGES.iter().find(holds).map_or(Stage::Tidy, |(stage, _)| *stage)
+        STAGES.iter().chain(OPTIONAL).find(holds).map_or(Stage::Tidy, |(stage, _)| *stage)
     }
 
     /// The most that it may change results.
@@ -215,8 +223,12 @@ pub static STAGES: &[(Stage, &[&Pass])] = &[
     ),
 ];
 
-/// The passes that run only where they are asked for.
-pub static OPTIONAL: &[&Pass] = &[&inline_functions::PASS];
+/// The passes that run only where they are asked for, by stage.
+pub static OPTIONAL: &[(Stage, &[&Pass])] = &[
+    (Stage::Tidy, &[&inline_functions::PASS]),
+    (Stage::Fuse, &[&fuse_log_softmax::PASS, &fuse_softplus::PASS]),
+    (Stage::Settle, &[&fuse_attention_qkv::PASS]),
+];
 
 /// The passes that run unless others are asked for.
 pub fn defaults() -> impl Iterator<Item = &'static Pass> {
@@ -225,7 +237,7 @@ pub fn defaults() -> impl Iterator<Item = &'static Pass> {
 
 /// Every pass: those that run by default, and those on request.
 pub fn all() -> impl Iterator<Item = &'static Pass> {
-    defaults().chain(OPTIONAL.iter().copied())
+    defaults().chain(OPTIONAL.iter().flat_map(|(_, passes)| passes.iter().copied()))
 }
 
 /// The pass of this name.
