@@ -13,7 +13,7 @@
 use super::fuse_attention::split_heads;
 use super::pass;
 use super::rotary::{Pairs, joined, part, turned, whole};
-use super::rotary_angles::{Angles, angles, is_doubled};
+use super::rotary_angles::{Angles, angles, before_moves, is_doubled};
 use super::slice_cuts::axis_size;
 use crate::ir::edit::Operand;
 use crate::ir::{Accuracy, Attr, DType, NodeId, Op, ValueId};
@@ -127,7 +127,8 @@ fn fuse(cx: &Cx<'_>, root: NodeId, trail: Trail<'_>, rotation: &Rotation) -> Res
     let mut change = trail.change()?;
     // Runtimes want angles for each batch.
     let batches = for_all.then(|| {
-        let batches = change.op("Shape", [x.into()], [("start", 0).into(), ("end", 1).into()]);
+        let whole = before_moves(cx, x, root);
+        let batches = change.op("Shape", [whole.into()], [("start", 0).into(), ("end", 1).into()]);
         let ones = change.ints("ones", &[1, 1]);
         change.op("Concat", [batches, ones], [("axis", 0).into()])
     });

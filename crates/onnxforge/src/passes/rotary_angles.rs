@@ -35,7 +35,7 @@ pub fn angles(
         [one, along, wide] if heads == 1 => (None, one, along, wide),
         _ => return Err(none()),
     };
-    let for_all = batch.is_none_or(|batch| !cx.same_dim(batch, &of[0]));
+    let for_all = batch.map_or(!is_one(&of[0]), |batch| !cx.same_dim(batch, &of[0]));
     let fits = is_one(one)
         && cx.same_dim(along, &of[sequence])
         && wide.as_const() == Some(width)
@@ -52,6 +52,20 @@ pub fn angles(
     });
     let squeeze = (batch.is_some() && bare.is_none()).then_some(heads as i64);
     Ok(Angles { source: bare.unwrap_or(cache), squeeze, for_all })
+}
+
+/// What the elements of `x` were moved from, with the same first axis: its size is known as soon as that of `x`, and who takes over the moves finds
+/// nobody else that reads what is between.
+pub fn before_moves(cx: &Cx<'_>, mut x: ValueId, root: NodeId) -> ValueId {
+    let moves = ["Transpose", "Reshape", "Slice", "Split"];
+    while let Some(node) = moves.iter().find_map(|op| cx.producer(x, op, root)) {
+        let Some(source) = cx.node(node).input(0) else { break };
+        match (cx.shape(source), cx.shape(x)) {
+            (Ok([of, ..]), Ok([also, ..])) if cx.same_dim(of, also) => x = source,
+            _ => break,
+        }
+    }
+    x
 }
 
 /// Numbers of constants that are compared, at most.
