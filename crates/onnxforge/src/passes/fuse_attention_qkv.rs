@@ -1,7 +1,8 @@
 //! fuse_attention_qkv: three products of one value with constant weights become one product and a Split. Only on request, for it saves nodes, not time.
 //!
-//! **Matches** exactly three MatMul of one value with constant matrices, of any widths, each with a constant summand behind it or none with one (`products`);
-//! the same with three Gemm that have a bias each or none has (`gemms`). Weights, and biases, are put side by side while they are written.
+//! **Matches** exactly three MatMul of one value with constant matrices, of any widths (`products`), with the constant vectors that are added behind
+//! them where all three have one, or three Gemm that have a bias each or none (`gemms`). Weights and biases are put side by side while they are
+//! written.
 //! **Accuracy** `Rounding`: a runtime may sum in another order for a wider matrix.
 //! **Proof** Each column of a product depends on the same column of the second matrix alone.
 //! **Never** two products or four, which are something else; weights or biases that are computed; a Gemm with a factor, or with a transposed first matrix.

@@ -96,7 +96,7 @@ fn all_doubled(numbers: &[f64], size: i64, pairs: Pairs) -> bool {
         Pairs::Halves => row[..size / 2] == row[size / 2..],
         Pairs::Neighbours => row.chunks_exact(2).all(|pair| pair[0] == pair[1]),
     };
-    size % 2 == 0 && numbers.len() % size == 0 && numbers.chunks_exact(size).all(row)
+    size % 2 == 0 && numbers.len().is_multiple_of(size) && numbers.chunks_exact(size).all(row)
 }
 
 /// Whether a node makes both elements of each pair the same.
