@@ -191,8 +191,14 @@ fn partial(cx: &Cx<'_>, concat: NodeId) -> Result<Change, Skip> {
         let id = trail.step(turned, OP)?;
         let mut first = cx.node(id).input(0)?;
         if is_flat {
+            let together = cx.shape(first).ok()?;
             first = trail.through(first, "Reshape")?;
-            cx.same_shape(cx.shape(first).ok()?, cx.shape(rotated).ok()?).then_some(())?;
+            let apart = cx.shape(first).ok()?;
+            let same = together.len() == 3
+                && apart.len() == 4
+                && cx.same_shape(&together[..2], &apart[..2])
+                && cx.same_shape(apart, cx.shape(rotated).ok()?);
+            same.then_some(())?;
         }
         let attrs = cx.node(id).attrs();
         let plain = attrs.iter().all(|attr| matches!(&*attr.name, "interleaved" | "num_heads"));
