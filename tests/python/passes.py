@@ -2,7 +2,7 @@
 (without its own optimizations) gives the same as before, for the whole pipeline and for each pass alone, at two sizes of
 every symbolic dimension. Weights are those of lively.py. Exits with 1 when something differs beyond what a pass declares.
 
-    python tests/python/passes.py BINARY NAME MODEL.onnx [OPSET]
+    python tests/python/passes.py BINARY NAME MODEL.onnx [OPSET] [TARGET]
 """
 
 import functools
@@ -45,7 +45,9 @@ def run(binary, *arguments):
 
 def passes(binary):
     """Names and accuracy classes of the passes that run by default."""
-    return {entry["name"]: entry["class"] for entry in run(binary, "passes", "--json", "-") if not entry["on_request"]}
+    listed = run(binary, "passes", "--json", "-")
+    by_default = lambda entry: not entry["on_request"] and "portable" in (entry["targets"] or ["portable"])
+    return {entry["name"]: entry["class"] for entry in listed if by_default(entry)}
 
 
 def named_dims(path):
@@ -104,7 +106,7 @@ def with_lively_weights(path, folder):
     return Path(folder) / "lively.onnx"
 
 
-def main(binary, name, path, opset="keep"):
+def main(binary, name, path, opset="keep", target="portable"):
     problems = []
     with tempfile.TemporaryDirectory(dir=Path(path).parent) as folder:
         out = Path(folder) / "out.onnx"
@@ -112,7 +114,7 @@ def main(binary, name, path, opset="keep"):
         def optimize(model, *arguments):
             for file in Path(folder).glob("out.onnx*"):
                 file.unlink()
-            return run(binary, "optimize", model, "-o", out, "--opset", opset, "--json", "-", *arguments)
+            return run(binary, "optimize", model, "-o", out, "--opset", opset, "--target", target, "--json", "-", *arguments)
 
         report = optimize(path)
         left, best = report["after"]["nodes"], BEST_PEER.get(name)

@@ -2,7 +2,7 @@
 
 use onnxforge::ir::Accuracy;
 use onnxforge::passes::targets::{TARGETS, Target};
-use onnxforge::passes::{self, OPTIONAL, Pass};
+use onnxforge::passes::{self, Pass};
 use serde::Serialize;
 
 use crate::failure::{Failure, Verdict};
@@ -52,8 +52,8 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     let entry = |pass: &&'static Pass| Entry {
         name: pass.name,
         class: class(pass.accuracy()),
-        on_request: OPTIONAL.iter().any(|optional| optional.name == pass.name),
-        targets: for_targets(pass),
+        on_request: pass.is_optional(),
+        targets: if pass.is_optional() { Vec::new() } else { for_targets(pass) },
         summary: pass.summary(),
         text: pass.text(),
     };

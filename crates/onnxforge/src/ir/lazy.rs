@@ -1,5 +1,6 @@
-//! Tensors that are computed while they are written: a changed layout or a scale, in bounded memory.
+//! Tensors that are computed while they are written: a changed layout, a scale or several in one, in bounded memory.
 
+mod concat;
 mod scale;
 mod transpose;
 
@@ -33,6 +34,13 @@ pub enum Lazy {
         /// One factor per slice.
         factors: Vec<f64>,
     },
+    /// Tensors one behind the other along `axis`.
+    Concat {
+        /// What stands one behind the other, in this order.
+        parts: Vec<Tensor>,
+        /// The axis that they follow each other along.
+        axis: usize,
+    },
     /// Made by something else on the way out.
     Generated(Arc<dyn Stream>),
 }
@@ -62,6 +70,29 @@ impl Tensor {
         Tensor::new(self.dtype(), self.shape(), Data::Lazy(lazy.into()))
     }
 
+    /// The tensors one behind the other along `axis`: of one element type, which must fill whole bytes, and of shapes that differ along
+    /// this axis at most.
+    pub fn concatenated(parts: &[Tensor], axis: usize) -> Result<Tensor, TensorError> {
+        let misfit = || TensorError::Unavailable(format!("parts that do not fit along axis {axis}").into());
+        let first = parts.first().ok_or_else(misfit)?;
+        if !first.dtype().bits().is_multiple_of(8) || first.dtype() == DType::String {
+            return Err(TensorError::Type { wanted: "a type of whole bytes", found: first.dtype() });
+        }
+        let mut shape = first.shape().to_vec();
+        let mut size = 0usize;
+        for part in parts {
+            let along = *part.shape().get(axis).ok_or_else(misfit)?;
+            size = size.checked_add(along).ok_or_else(misfit)?;
+            *shape.get_mut(axis).ok_or_else(misfit)? = along;
+            if part.shape() != shape || part.dtype() != first.dtype() {
+                return Err(misfit());
+            }
+        }
+        *shape.get_mut(axis).ok_or_else(misfit)? = size;
+        let lazy = Lazy::Concat { parts: parts.to_vec(), axis };
+        Tensor::new(first.dtype(), shape, Data::Lazy(lazy.into()))
+    }
+
     /// Fails unless there is a factor for each slice along `axis`, and floats to multiply.
     fn check_factors(&self, axis: usize, factors: &[f64]) -> Result<(), TensorError> {
         if !matches!(self.dtype(), DType::F32 | DType::F64 | DType::F16 | DType::BF16) {
@@ -82,6 +113,7 @@ impl Lazy {
         match self {
             Self::Transpose { source, perm } => transpose::transpose(source, perm, out),
             Self::Scale { source, axis, factors } => scale::scale(source, *axis, factors, out),
+            Self::Concat { parts, axis } => concat::concat(parts, *axis, out),
             Self::Generated(stream) => stream.write_to(out),
         }
     }

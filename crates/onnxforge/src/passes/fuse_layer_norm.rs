@@ -8,10 +8,10 @@
 //! **Never** along other axes; exponents other than 2; means without the axes that they are taken of; numbers of 64 bits, which the operator would round to 32;
 //! halves that are normalized as halves; scales and biases of another shape than what is normalized.
 
-use super::norms::{self, Recognised, deviation, mean, over_root, square};
+use super::norms::{self, standardized};
 use super::pass;
-use crate::ir::{Accuracy, NodeId};
-use crate::rewrite::{At, Cx, Trail};
+use crate::ir::Accuracy;
+use crate::rewrite::At;
 
 pass!(fuse_layer_norm, &[&CORE, &HALVES, &SCALE, &BIAS]);
 
@@ -22,7 +22,7 @@ static CORE: At = At {
     name: "core",
     accuracy: FEW,
     ops: &["Div", "Mul"],
-    apply: |cx, id| norms::fuse(cx, id, OP, recognise),
+    apply: |cx, id| norms::fuse(cx, id, OP, standardized),
 };
 static HALVES: At = At {
     name: "halves",
@@ -34,11 +34,3 @@ static SCALE: At =
     At { name: "scale", accuracy: FEW, ops: &["Mul"], apply: |cx, id| norms::scaled(cx, id, OP) };
 static BIAS: At =
     At { name: "bias", accuracy: FEW, ops: &["Add"], apply: |cx, id| norms::shifted(cx, id, OP) };
-
-fn recognise(cx: &Cx<'_>, trail: &mut Trail<'_>, root: NodeId) -> Option<Recognised> {
-    let (value, radicand) = over_root(cx, trail, root)?;
-    let (variance, epsilon) = trail.with_number(radicand, "Add")?;
-    let (squares, axes) = mean(cx, trail, variance)?;
-    let x = (square(trail, squares)? == value).then(|| deviation(cx, trail, value, &axes))??;
-    Some((x, axes, epsilon))
-}

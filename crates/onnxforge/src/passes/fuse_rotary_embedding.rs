@@ -1,180 +1,233 @@
-//! fuse_rotary_embedding: positions that rotate halves of heads become RotaryEmbedding.
+//! fuse_rotary_embedding: positions that rotate pairs of the elements of heads become RotaryEmbedding.
 //!
-//! **Matches** x · cos + rotated(x) · sin on [batch, head, sequence, size], where rotated puts the negated second half before the first, and
-//! the halves of cos and of sin are the same by construction: functions of Concat(angle, angle) (`halves`); the same for the first
-//! part of each head, with the rest behind it (`partial`); heads that were split off before, which the operator does itself (`heads`). From operator set
-//! 23 on.
-//! **Accuracy** `BitExact` for `heads` and `partial`; `Rounding` for `halves`: a runtime may fuse the product and the sum.
-//! **Proof** Of halves x₁, x₂ the sum is (x₁ cos − x₂ sin, x₂ cos + x₁ sin), the definition of the operator.
-//! **Never** where the halves of cos or sin may differ; halves in another order; angles for each head.
+//! **Matches** x · cos + turned(x) · sin on [batch, head, sequence, size] or [batch, sequence, head, size], where turned makes (−b, a) of
+//! each pair (a, b), and cos and sin have the same for both, by construction or as constants (`turned`); pairs whose two elements
+//! are computed apart, a · cos − b · sin and b · cos + a · sin, and joined (`joined`). Pairs are those of the two halves of a head, by Slice or Split and
+//! Concat, or neighbours, by Slice with step 2 or as a last axis of 2, stacked again. The same for the first part of each head, with
+//! the rest behind it (`partial`); heads that were split off before, which the operator does itself (`heads`). From operator set 23 on.
+//! **Accuracy** `BitExact` for `heads` and `partial`; `Rounding` for the others: a runtime may fuse the product and the sum.
+//! **Proof** Of pairs (a, b) both forms are (a · cos − b · sin, b · cos + a · sin), the definition of the operator.
+//! **Never** where the angles of a pair may differ; pairs in another order; angles for each head; where bringing angles
+//! into the operator's shape would take more nodes.
 
 use super::fuse_attention::split_heads;
 use super::pass;
-use super::slice_cuts::{axis_size, cuts};
+use super::rotary::{Pairs, joined, part, turned, whole};
+use super::rotary_angles::{Angles, angles, before_moves, is_doubled};
+use super::slice_cuts::axis_size;
 use crate::ir::edit::Operand;
-use crate::ir::{Accuracy, Attr, DType, NodeId, ValueId};
+use crate::ir::{Accuracy, Attr, DType, NodeId, Op, ValueId};
 use crate::rewrite::{At, Change, Cx, Reason, Skip, Trail};
 
-pass!(fuse_rotary_embedding, &[&HALVES, &PARTIAL, &HEADS]);
+pass!(fuse_rotary_embedding, &[&TURNED, &JOINED, &PARTIAL, &HEADS]);
 
 const OP: &str = "RotaryEmbedding";
+const FEW: Accuracy = Accuracy::Rounding { ulps: 4.0 };
 
-static HALVES: At =
-    At { name: "halves", accuracy: Accuracy::Rounding { ulps: 4.0 }, ops: &["Add"], apply: halves };
+static TURNED: At = At { name: "turned", accuracy: FEW, ops: &["Add"], apply: fuse_turned };
+static JOINED: At = At { name: "joined", accuracy: FEW, ops: &["Concat", "Reshape"], apply: fuse_joined };
 static PARTIAL: At = At { name: "partial", accuracy: Accuracy::BitExact, ops: &["Concat"], apply: partial };
 static HEADS: At = At { name: "heads", accuracy: Accuracy::BitExact, ops: &[OP], apply: heads };
 
-fn halves(cx: &Cx<'_>, root: NodeId) -> Result<Change, Skip> {
-    let (a, b, y) = (cx.input(root, 0)?, cx.input(root, 1)?, cx.output(root)?);
-    let attempt = |straight, turned| {
+/// A rotation that was recognised.
+struct Rotation {
+    x: ValueId,
+    cos: ValueId,
+    sin: ValueId,
+    pairs: Pairs,
+    /// Whether cos and sin have an element for each of x, or one for each pair.
+    for_each: bool,
+}
+
+/// The sum of x · cos and turned(x) · sin.
+fn fuse_turned(cx: &Cx<'_>, root: NodeId) -> Result<Change, Skip> {
+    let (a, b) = (cx.input(root, 0)?, cx.input(root, 1)?);
+    let attempt = |straight, across| {
         let mut trail = Trail::new(cx, root);
-        let [c, d] = trail.pair(turned, "Mul")?;
-        let (x, sin) = [(c, d), (d, c)].into_iter().find_map(|(swapped, sin)| {
-            let found = trail.attempt(|trail| rotated(cx, trail, swapped));
-            found.map(|x| (x, sin))
-        })?;
-        let [e, f] = trail.pair(straight, "Mul")?;
-        let cos = if e == x { f } else { e };
-        (e == x || f == x).then_some((trail, x, cos, sin))
+        let [c, d] = trail.pair(across, "Mul")?;
+        let (x, pairs, sin) = [(c, d), (d, c)]
+            .into_iter()
+            .find_map(|(value, sin)| turned(cx, &mut trail, value).map(|(x, pairs)| (x, pairs, sin)))?;
+        let cos = factor_of(&mut trail, straight, x)?;
+        Some((trail, Rotation { x, cos, sin, pairs, for_each: true }))
     };
-    let (trail, x, cos, sin) = attempt(a, b).or_else(|| attempt(b, a)).ok_or(Skip::NOT_HERE)?;
+    let (trail, rotation) = attempt(a, b).or_else(|| attempt(b, a)).ok_or(Skip::NOT_HERE)?;
+    fuse(cx, root, trail, &rotation)
+}
+
+/// Pairs of a · cos − b · sin and b · cos + a · sin.
+fn fuse_joined(cx: &Cx<'_>, root: NodeId) -> Result<Change, Skip> {
+    let mut trail = Trail::new(cx, root);
+    let found = (|| {
+        let ([first, second], pairs) = joined(cx, &mut trail, cx.output(root).ok()?)?;
+        let [by_cos, by_sin] = trail.pair(first, "Sub")?;
+        let sums = trail.pair(second, "Add")?;
+        let (by_cos, by_sin) = (trail.pair(by_cos, "Mul")?, trail.pair(by_sin, "Mul")?);
+        let either = |[a, b]: [ValueId; 2]| [(a, b), (b, a)];
+        // Which factors are of x is seen where x is put together.
+        either(by_cos).into_iter().find_map(|(a, cos)| {
+            either(by_sin).into_iter().find_map(|(b, sin)| {
+                let mut trail = trail.clone();
+                let x = trail.attempt(|trail| whole(cx, trail, [a, b], pairs))?;
+                let completes = |(with_cos, with_sin)| {
+                    let mut trail = trail.clone();
+                    let same = factor_of(&mut trail, with_cos, b)? == cos
+                        && factor_of(&mut trail, with_sin, a)? == sin;
+                    same.then_some(trail)
+                };
+                let trail = either(sums).into_iter().find_map(completes)?;
+                Some((trail, Rotation { x, cos, sin, pairs, for_each: false }))
+            })
+        })
+    })();
+    let (trail, rotation) = found.ok_or(Skip::NOT_HERE)?;
+    fuse(cx, root, trail, &rotation)
+}
+
+/// What `x` is multiplied by to give `value`.
+fn factor_of(trail: &mut Trail<'_>, value: ValueId, x: ValueId) -> Option<ValueId> {
+    match trail.pair(value, "Mul")? {
+        [a, b] if a == x => Some(b),
+        [a, b] if b == x => Some(a),
+        _ => None,
+    }
+}
+
+fn fuse(cx: &Cx<'_>, root: NodeId, trail: Trail<'_>, rotation: &Rotation) -> Result<Change, Skip> {
+    let &Rotation { x, cos, sin, pairs, for_each } = rotation;
     let shape = cx.shape(x)?;
-    let [batch, _, sequence, size] = shape else { return Err(Skip::NOT_HERE) };
+    let &[_, _, _, size] = &shape else { return Err(Skip::NOT_HERE) };
     let size = size.as_const().ok_or(Skip::NOT_HERE)?;
+    let y = cx.output(root)?;
     if !matches!(cx.dtype(x)?, DType::F32 | DType::F16 | DType::BF16) {
         return Err(Skip::at(Reason::Type, x));
     }
-    let mut caches = Vec::new();
-    for cache in [cos, sin] {
-        let angles = without_heads(cx, cache, root)?;
-        let [of, along, wide] = cx.shape(angles)? else { return Err(Skip::at(Reason::Broadcast, cache)) };
-        let fits = cx.same_dim(along, sequence) && wide.as_const() == Some(size);
-        let for_all = !cx.same_dim(of, batch);
-        if !fits || for_all && of.as_const() != Some(1) {
-            return Err(Skip::at(Reason::Broadcast, cache));
+    let width = if for_each { size } else { size / 2 };
+    let caches = |heads| -> Result<[Angles; 2], Skip> {
+        Ok([angles(cx, cos, root, shape, heads, width)?, angles(cx, sin, root, shape, heads, width)?])
+    };
+    let (heads, caches) = match caches(1) {
+        Ok(caches) => (1, caches),
+        Err(why) => (2, caches(2).map_err(|_| why)?),
+    };
+    for angles in &caches {
+        if for_each && !is_doubled(cx, angles.source, size, pairs) {
+            return Err(Skip::at(Reason::Rule("its halves may differ"), angles.source));
         }
-        if !is_doubled(cx, angles, size) {
-            return Err(Skip::at(Reason::Rule("its halves may differ"), angles));
-        }
-        caches.push((angles, for_all));
+    }
+    let for_all = caches.iter().any(|angles| angles.for_all);
+    // An Unsqueeze that put heads into angles goes with the last rotation that reads it.
+    let per_cache = |angles: &Angles| {
+        usize::from(for_each) + usize::from(angles.for_all) + 2 * usize::from(angles.squeeze.is_some())
+    };
+    let around = 2 * usize::from(for_all) + 2 * usize::from(heads == 2);
+    if 1 + around + caches.iter().map(per_cache).sum::<usize>() > trail.count() + caches.len() {
+        return Err(Reason::MoreNodes.into());
     }
     let mut change = trail.change()?;
+    // Runtimes want angles for each batch.
+    let batches = for_all.then(|| {
+        let whole = before_moves(cx, x, root);
+        let batches = change.op("Shape", [whole.into()], [("start", 0).into(), ("end", 1).into()]);
+        let ones = change.ints("ones", &[1, 1]);
+        change.op("Concat", [batches, ones], [("axis", 0).into()])
+    });
     let mut inputs: Vec<Operand> = vec![x.into()];
-    for (angles, for_all) in caches {
-        let [start, end, axes] =
-            [("start", 0), ("end", size / 2), ("axes", 2)].map(|(hint, number)| change.ints(hint, &[number]));
-        let mut half = change.op("Slice", [angles.into(), start, end, axes], []);
-        if for_all {
-            // Runtimes want angles for each batch.
-            let batches = change.op("Shape", [x.into()], [("start", 0).into(), ("end", 1).into()]);
-            let ones = change.ints("ones", &[1, 1]);
-            let shape = change.op("Concat", [batches, ones], [("axis", 0).into()]);
-            half = change.op("Expand", [half, shape], []);
+    for Angles { source, squeeze, for_all, .. } in caches {
+        let mut angles: Operand = source.into();
+        if let Some(axis) = squeeze {
+            let axes = change.ints("axes", &[axis]);
+            angles = change.op("Squeeze", [angles, axes], []);
         }
-        inputs.push(half);
+        if for_each {
+            let (end, step) = if pairs == Pairs::Halves { (size / 2, 1) } else { (size, 2) };
+            let [start, end, axes, steps] = [("start", 0), ("end", end), ("axes", 2), ("steps", step)]
+                .map(|(hint, number)| change.ints(hint, &[number]));
+            angles = change.op("Slice", [angles, start, end, axes, steps], []);
+        }
+        if let Some(batches) = batches.filter(|_| for_all) {
+            angles = change.op("Expand", [angles, batches], []);
+        }
+        inputs.push(angles);
     }
-    let rotated = change.call(crate::ir::Op::standard(OP), inputs, 1, []);
-    change.replace(y, rotated.output(0));
+    let mut attrs: Vec<Attr> = Vec::new();
+    if pairs == Pairs::Neighbours {
+        attrs.push(("interleaved", 1).into());
+    }
+    let rotated = if heads == 2 {
+        let count = shape[2].as_const().ok_or_else(|| Skip::at(Reason::UnknownShape, x))?;
+        together(&mut change, inputs, attrs, [count, size])
+    } else {
+        change.call(Op::standard(OP), inputs, 1, attrs).output(0)
+    };
+    change.replace(y, rotated);
     Ok(change)
 }
 
-/// What is rotated: `value` is its negated second half before the first.
-fn rotated(cx: &Cx<'_>, trail: &mut Trail<'_>, value: ValueId) -> Option<ValueId> {
-    let concat = trail.step(value, "Concat")?;
-    let &[Some(second), Some(first)] = cx.node(concat).inputs() else { return None };
-    let rank = cx.rank(value).ok()?;
-    if crate::ops::call::axis(cx.call(concat).ok()?.int("axis").ok()?, rank).ok()? != rank - 1 {
-        return None;
-    }
-    let second = trail.through(second, "Neg")?;
-    let (x, after) = part(cx, trail, second)?;
-    let (also, before) = part(cx, trail, first)?;
-    let size = axis_size(cx, x, rank - 1).ok()?;
-    let whole = before == (0, size / 2) && after == (size / 2, size / 2) && size % 2 == 0;
-    (x == also && whole).then_some(x)
-}
-
-/// What `value` is a part of along the last axis: where it starts, and how long it is.
-fn part(cx: &Cx<'_>, trail: &mut Trail<'_>, value: ValueId) -> Option<(ValueId, (i64, i64))> {
-    if let Some(split) = trail.step(value, "Split") {
-        let x = cx.node(split).input(0)?;
-        let rank = cx.rank(x).ok()?;
-        let axis = crate::ops::call::axis(cx.call(split).ok()?.int("axis").ok()?, rank).ok()?;
-        let mut start = 0;
-        for &output in cx.node(split).outputs() {
-            let size = axis_size(cx, output?, axis).ok()?;
-            if output == Some(value) {
-                return (axis == rank - 1).then_some((x, (start, size)));
-            }
-            start += size;
-        }
-        return None;
-    }
-    let slice = trail.step(value, "Slice")?;
-    let x = cx.node(slice).input(0)?;
-    let rank = cx.rank(x).ok()?;
-    let &[cut] = &cuts(cx, slice).ok()?[..] else { return None };
-    let places = cut.places(axis_size(cx, x, rank - 1).ok()?)?;
-    (cut.axis == rank - 1 && places.step == 1).then_some((x, (places.first, places.count)))
-}
-
-/// Angles [batch, sequence, size] of which `value` is [batch, 1, sequence, size].
-fn without_heads(cx: &Cx<'_>, value: ValueId, root: NodeId) -> Result<ValueId, Skip> {
-    let none = || Skip::at(Reason::Broadcast, value);
-    let node =
-        ["Unsqueeze", "Reshape"].iter().find_map(|op| cx.producer(value, op, root)).ok_or_else(none)?;
-    let source = cx.input(node, 0)?;
-    let (from, to) = (cx.shape(source)?, cx.shape(value)?);
-    let fits = from.len() == 3
-        && to.len() == 4
-        && to[1].as_const() == Some(1)
-        && cx.same_shape(&from[..1], &to[..1])
-        && cx.same_shape(&from[1..], &to[2..]);
-    if fits { Ok(source) } else { Err(none()) }
-}
-
-/// Whether both halves of the last axis are the same: a function, element by element, of Concat(half, half).
-fn is_doubled(cx: &Cx<'_>, mut value: ValueId, size: i64) -> bool {
-    while let Some(node) = cx.model.value(value).node() {
-        let inputs = cx.node(node).inputs();
-        value = match (&*cx.node(node).op().name, inputs) {
-            _ if !cx.node(node).op().domain.is_empty() => return false,
-            ("Cos" | "Sin" | "Cast" | "Neg", &[Some(x)]) => x,
-            ("Mul" | "Div", &[Some(x), Some(scale)]) if cx.uniform(scale).is_some() => x,
-            ("Mul", &[Some(scale), Some(x)]) if cx.uniform(scale).is_some() => x,
-            ("Concat", &[Some(a), Some(b)]) => {
-                let (Ok(rank), Ok(call)) = (cx.rank(a), cx.call(node)) else { return false };
-                let axis = call.int("axis").ok().and_then(|axis| crate::ops::call::axis(axis, rank).ok());
-                let half = cx.shape(a).ok().and_then(|shape| shape.last()?.as_const());
-                return a == b && axis == rank.checked_sub(1) && half == Some(size / 2) && size % 2 == 0;
-            }
-            _ => return false,
-        };
-    }
-    false
+/// The operator on [batch, sequence, head, size]: it takes heads behind the sequence as one axis.
+fn together(change: &mut Change, mut inputs: Vec<Operand>, mut attrs: Vec<Attr>, sizes: [i64; 2]) -> Operand {
+    let [heads, size] = sizes;
+    let flat = change.ints("shape", &[0, 0, heads * size]);
+    inputs[0] = change.op("Reshape", [inputs[0], flat], []);
+    attrs.push(("num_heads", heads).into());
+    let rotated = change.call(Op::standard(OP), inputs, 1, attrs).output(0);
+    let apart = change.ints("shape", &[0, 0, heads, size]);
+    change.op("Reshape", [rotated, apart], [])
 }
 
 /// The first part of each head rotated, and the rest behind it.
 fn partial(cx: &Cx<'_>, concat: NodeId) -> Result<Change, Skip> {
-    let &[Some(turned), Some(rest)] = cx.node(concat).inputs() else { return Err(Skip::NOT_HERE) };
+    let &[Some(rotated), Some(rest)] = cx.node(concat).inputs() else { return Err(Skip::NOT_HERE) };
     let y = cx.output(concat)?;
     let mut trail = Trail::new(cx, concat);
     let found = (|| {
         let rank = cx.rank(y).ok()?;
         let axis = crate::ops::call::axis(cx.call(concat).ok()?.int("axis").ok()?, rank).ok()?;
+        // Heads behind the sequence are rotated together.
+        let (turned, is_flat) = match trail.through(rotated, "Reshape") {
+            Some(flat) => (flat, true),
+            None => (rotated, false),
+        };
         let id = trail.step(turned, OP)?;
-        let plain = cx.node(id).attrs().is_empty() && cx.node(id).inputs().len() == 3;
-        let (x, before) = part(cx, &mut trail, cx.node(id).input(0)?)?;
+        let mut first = cx.node(id).input(0)?;
+        if is_flat {
+            let together = cx.shape(first).ok()?;
+            first = trail.through(first, "Reshape")?;
+            let apart = cx.shape(first).ok()?;
+            let same = together.len() == 3
+                && apart.len() == 4
+                && cx.same_shape(&together[..2], &apart[..2])
+                && cx.same_shape(apart, cx.shape(rotated).ok()?);
+            same.then_some(())?;
+        }
+        let attrs = cx.node(id).attrs();
+        let plain = attrs.iter().all(|attr| matches!(&*attr.name, "interleaved" | "num_heads"));
+        let (x, before) = part(cx, &mut trail, first)?;
         let (also, after) = part(cx, &mut trail, rest)?;
         let size = axis_size(cx, x, rank - 1).ok()?;
+        let heads = cx.shape(x).ok()?.get(2)?.as_const();
+        let counted = !is_flat || heads.is_some() && cx.call(id).ok()?.int("num_heads").ok() == heads;
         let whole = before.0 == 0 && after == (before.1, size - before.1);
-        (plain && axis == 3 && rank == 4 && x == also && whole).then_some((id, x, before.1))
+        let fits = plain && counted && cx.node(id).inputs().len() == 3;
+        (fits && axis == 3 && rank == 4 && x == also && whole).then_some((
+            id,
+            x,
+            before.1,
+            is_flat.then_some([heads.unwrap_or(0), size]),
+        ))
     })();
-    let (id, x, size) = found.ok_or(Skip::NOT_HERE)?;
-    let (cos, sin) = (cx.input(id, 1)?, cx.input(id, 2)?);
+    let (id, x, size, flat) = found.ok_or(Skip::NOT_HERE)?;
+    let inputs: Vec<Operand> = vec![x.into(), cx.input(id, 1)?.into(), cx.input(id, 2)?.into()];
+    let mut attrs = cx.node(id).attrs().to_vec();
+    attrs.push(("rotary_embedding_dim", size).into());
     let mut change = trail.change()?;
-    let attrs: [Attr; 1] = [("rotary_embedding_dim", size).into()];
-    let whole = change.op(OP, [x.into(), cos.into(), sin.into()], attrs);
+    let whole = match flat {
+        Some(sizes) => {
+            attrs.retain(|attr| &*attr.name != "num_heads");
+            together(&mut change, inputs, attrs, sizes)
+        }
+        None => change.call(Op::standard(OP), inputs, 1, attrs).output(0),
+    };
     change.replace(y, whole);
     Ok(change)
 }

@@ -28,19 +28,24 @@ mod fold_cast_chains;
 mod fold_constant_of_shape_cast;
 mod fold_constants;
 mod fuse_attention;
+mod fuse_attention_qkv;
 mod fuse_conv_batchnorm;
 mod fuse_conv_bias;
 mod fuse_conv_relu;
 mod fuse_conv_scale;
 mod fuse_gelu;
 mod fuse_gemm;
+mod fuse_hard_sigmoid;
+mod fuse_instance_norm;
 mod fuse_layer_norm;
+mod fuse_log_softmax;
 mod fuse_matmul_add;
 mod fuse_matmul_add_3d;
 mod fuse_pad;
 mod fuse_rms_norm;
 mod fuse_rotary_embedding;
 mod fuse_scale_into_weights;
+mod fuse_softplus;
 mod inline_constant_if;
 mod inline_functions;
 mod merge_concats;
@@ -57,6 +62,8 @@ mod ort_quick_gelu;
 mod ort_skip_layer_norm;
 mod replace_einsum;
 mod reshape_target;
+mod rotary;
+mod rotary_angles;
 mod simplify_clips;
 mod simplify_shape_chains;
 mod simplify_where;
@@ -117,13 +124,18 @@ impl Pass {
         first.split_once(": ").map_or(first.clone(), |(_, summary)| summary.to_owned())
     }
 
+    /// Whether it runs only where it is asked for.
+    pub fn is_optional(&self) -> bool {
+        defaults().all(|pass| pass.name != self.name)
+    }
+
     /// When it runs.
     pub fn stage(&self) -> Stage {
         let holds = |(_, passes): &&(Stage, &[&Self])| passes.iter().any(|pass| pass.name == self.name);
         if targets::added().any(|pass| pass.name == self.name) {
             return Stage::Aim;
         }
-        STAGES.iter().find(holds).map_or(Stage::Tidy, |(stage, _)| *stage)
+        STAGES.iter().chain(OPTIONAL).find(holds).map_or(Stage::Tidy, |(stage, _)| *stage)
     }
 
     /// The most that it may change results.
@@ -182,6 +194,8 @@ pub static STAGES: &[(Stage, &[&Pass])] = &[
             &eliminate_neutral_operands::PASS,
             &simplify_where::PASS,
             &simplify_clips::PASS,
+            // Before the sum becomes part of a bias.
+            &fuse_hard_sigmoid::PASS,
             &simplify_shape_chains::PASS,
             &merge_reshapes::PASS,
             &merge_reduces::PASS,
@@ -207,6 +221,7 @@ pub static STAGES: &[(Stage, &[&Pass])] = &[
             &fuse_conv_bias::PASS,
             &fuse_conv_scale::PASS,
             &fuse_pad::PASS,
+            &fuse_instance_norm::PASS,
             &fuse_layer_norm::PASS,
             &fuse_rms_norm::PASS,
             &fuse_gelu::PASS,
@@ -228,8 +243,12 @@ pub static STAGES: &[(Stage, &[&Pass])] = &[
     ),
 ];
 
-/// The passes that run only where they are asked for.
-pub static OPTIONAL: &[&Pass] = &[&inline_functions::PASS];
+/// The passes that run only where they are asked for, by stage.
+pub static OPTIONAL: &[(Stage, &[&Pass])] = &[
+    (Stage::Tidy, &[&inline_functions::PASS]),
+    (Stage::Fuse, &[&fuse_log_softmax::PASS, &fuse_softplus::PASS]),
+    (Stage::Settle, &[&fuse_attention_qkv::PASS]),
+];
 
 /// The passes that run unless others are asked for.
 pub fn defaults() -> impl Iterator<Item = &'static Pass> {
@@ -238,7 +257,8 @@ pub fn defaults() -> impl Iterator<Item = &'static Pass> {
 
 /// Every pass: those that run by default, those of targets, and those on request.
 pub fn all() -> impl Iterator<Item = &'static Pass> {
-    defaults().chain(targets::added()).chain(OPTIONAL.iter().copied())
+    let optional = OPTIONAL.iter().flat_map(|(_, passes)| passes.iter().copied());
+    defaults().chain(targets::added()).chain(optional)
 }
 
 /// The pass of this name.

@@ -95,6 +95,15 @@ fn is_spelled_out(cx: &Cx<'_>, beside: NodeId, value: ValueId) -> bool {
 /// What a normalization was recognised as: of what, along which axes, and what is added to the mean square.
 pub type Recognised = (ValueId, Vec<usize>, f64);
 
+/// Deviations from the mean, divided by their root mean square in the call `root` of Div or Mul.
+pub fn standardized(cx: &Cx<'_>, trail: &mut Trail<'_>, root: NodeId) -> Option<Recognised> {
+    let (value, radicand) = over_root(cx, trail, root)?;
+    let (variance, epsilon) = trail.with_number(radicand, "Add")?;
+    let (squares, axes) = mean(cx, trail, variance)?;
+    let x = (square(trail, squares)? == value).then(|| deviation(cx, trail, value, &axes))??;
+    Some((x, axes, epsilon))
+}
+
 /// The call of the normalization `op`, without an effective scale, instead of what `recognise` finds at `root`.
 pub fn fuse(
     cx: &Cx<'_>,

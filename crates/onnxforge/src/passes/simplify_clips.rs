@@ -20,10 +20,10 @@ pass!(simplify_clips, &[&MERGE]);
 static MERGE: At = At { name: "merge", accuracy: Accuracy::ValueExact, ops: FAMILY, apply: merge };
 
 /// A node that holds its input between two numbers; one that is missing is infinite.
-struct Hold {
-    x: ValueId,
-    low: f64,
-    high: f64,
+pub(super) struct Hold {
+    pub x: ValueId,
+    pub low: f64,
+    pub high: f64,
     is_clip: bool,
 }
 
@@ -81,7 +81,8 @@ fn merge(cx: &Cx<'_>, outer_id: NodeId) -> Result<Change, Skip> {
     Ok(change)
 }
 
-fn hold(cx: &Cx<'_>, id: NodeId) -> Result<Hold, Skip> {
+/// What a node holds, and between which numbers.
+pub(super) fn hold(cx: &Cx<'_>, id: NodeId) -> Result<Hold, Skip> {
     let (node, call) = (cx.node(id), cx.call(id)?);
     let mut found = Hold { x: cx.input(id, 0)?, low: f64::NEG_INFINITY, high: f64::INFINITY, is_clip: false };
     match &*node.op().name {

@@ -3,7 +3,7 @@
 //! A target adds passes, which run when all others have found what they find, and leaves out those whose results it cannot use.
 
 use super::{
-    Pass, decompose_layernorm, fuse_attention, fuse_gelu, fuse_layer_norm, fuse_rms_norm,
+    Pass, decompose_layernorm, fuse_attention, fuse_gelu, fuse_instance_norm, fuse_layer_norm, fuse_rms_norm,
     fuse_rotary_embedding, ort_bias_gelu, ort_conv_activation, ort_gemm_activation, ort_matmul,
     ort_quick_gelu, ort_skip_layer_norm,
 };
@@ -50,6 +50,7 @@ pub static TFLITE: Target = Target {
     summary: "Converters to TensorFlow Lite: normalizations, attention and activations in primitive operators",
     adds: &[&decompose_layernorm::PASS],
     omits: &[
+        &fuse_instance_norm::PASS,
         &fuse_layer_norm::PASS,
         &fuse_rms_norm::PASS,
         &fuse_gelu::PASS,

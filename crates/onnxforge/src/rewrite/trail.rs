@@ -75,6 +75,11 @@ impl<'a> Trail<'a> {
         found
     }
 
+    /// How many nodes there are.
+    pub fn count(&self) -> usize {
+        self.nodes.len()
+    }
+
     /// A change that consumes the nodes of the trail. Fails where something else reads what is between them.
     pub fn change(self) -> Result<Change, Skip> {
         closed(&self.cx, &self.nodes, self.root())?;

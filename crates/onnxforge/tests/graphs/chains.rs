@@ -8,7 +8,7 @@ use super::{Builder, Known};
 
 /// Tries to add two or more nodes in a row.
 pub fn grow(g: &mut Builder) -> Option<Vec<Known>> {
-    match g.below(12) {
+    match g.below(14) {
         0 => bounds(g),
         1 => twice(g),
         2 => choice(g),
@@ -20,6 +20,8 @@ pub fn grow(g: &mut Builder) -> Option<Vec<Known>> {
         8 => arithmetic(g),
         9 => einsum(g),
         10 => overwrite(g),
+        11 => held_line(g),
+        12 => standardized(g),
         _ => filled(g),
     }
 }
@@ -205,4 +207,51 @@ fn filled(g: &mut Builder) -> Option<Vec<Known>> {
     let filled = g.add(&format!("ConstantOfShape <value = {value}> ({})", shape[0].name), 1)?;
     let to = *g.pick(&[1, 7, 9]);
     g.add(&format!("Cast <to = {to}> ({})", filled[0].name), 1)
+}
+
+/// A line that is held between bounds, and scaled: a HardSigmoid where the numbers fit.
+fn held_line(g: &mut Builder) -> Option<Vec<Known>> {
+    let x = g.value(DType::F32)?;
+    let upper = *g.pick(&[1, 4, 6]);
+    let offset = g.below(13) as i64 - 6;
+    let lower = if g.below(4) == 0 { -1 } else { 0 };
+    let [offset, lower, scale] = [offset, lower, upper].map(|value| number(g, DType::F32, value));
+    let upper = if g.below(4) == 0 { offset.clone() } else { scale.clone() };
+    let mut last = x.clone();
+    if g.below(2) == 0 {
+        last = g.add(&format!("Mul ({}, {scale})", last.name), 1)?.remove(0);
+    }
+    last = g.add(&format!("Add ({}, {offset})", last.name), 1)?.remove(0);
+    last = g.add(&format!("Clip ({}, {lower}, {upper})", last.name), 1)?.remove(0);
+    if g.below(3) == 0 {
+        last = g.add(&format!("Mul ({}, {})", x.name, last.name), 1)?.remove(0);
+    }
+    g.add(&format!("Div ({}, {scale})", last.name), 1)
+}
+
+/// Deviations from the mean over their root mean square, times something along an axis.
+fn standardized(g: &mut Builder) -> Option<Vec<Known>> {
+    let x = g.value(DType::F32).filter(|x| !x.array.is_empty() && x.array.rank() > 2)?;
+    let rank = x.array.rank();
+    let axes: Vec<i64> = if g.below(3) == 0 { some_axes(g, rank) } else { (2..rank as i64).collect() };
+    if axes.is_empty() {
+        return None;
+    }
+    let (axes, one) = (g.ints(&axes), number(g, DType::F32, 1));
+    let mean = g.add(&format!("ReduceMean ({}, {axes})", x.name), 1)?.remove(0);
+    let deviation = g.add(&format!("Sub ({}, {})", x.name, mean.name), 1)?.remove(0);
+    let square = g.add(&format!("Mul ({}, {})", deviation.name, deviation.name), 1)?.remove(0);
+    let variance = g.add(&format!("ReduceMean ({}, {axes})", square.name), 1)?.remove(0);
+    let sum = g.add(&format!("Add ({}, {one})", variance.name), 1)?.remove(0);
+    let root = g.add(&format!("Sqrt ({})", sum.name), 1)?.remove(0);
+    let mut last = g.add(&format!("Div ({}, {})", deviation.name, root.name), 1)?.remove(0);
+    let along = if g.below(4) == 0 { g.below(rank) } else { 1 };
+    let mut shape = vec![1; rank];
+    shape[along] = x.array.shape()[along];
+    for op in ["Mul", "Add"] {
+        let operand = g.array(DType::F32, &shape);
+        let operand = g.constant(operand);
+        last = g.add(&format!("{op} ({}, {operand})", last.name), 1)?.remove(0);
+    }
+    Some(vec![last])
 }
