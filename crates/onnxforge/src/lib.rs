@@ -54,6 +54,7 @@
 //! | [`upgrade`] | newer operator sets |
 //! | [`redact`] | models without weights, to share |
 //! | [`runtime`] | ONNX Runtime, where it is installed |
+//! | [`verify`] | whether two models compute the same |
 //! | [`analysis`] | what a model is made of, and what becomes of it |
 
 pub mod analysis;
@@ -75,3 +76,4 @@ pub mod rewrite;
 pub mod runtime;
 pub mod text;
 pub mod upgrade;
+pub mod verify;

@@ -17,6 +17,7 @@ mod redact;
 mod run;
 mod save;
 mod upgrade;
+mod verify;
 
 use std::path::Path;
 
@@ -37,6 +38,7 @@ use crate::output::Output;
 pub enum Command {
     Optimize(optimize::Args),
     Upgrade(upgrade::Args),
+    Verify(verify::Args),
     Passes(passes::Args),
     Explain(explain::Args),
     Attribute(attribute::Args),
@@ -59,6 +61,7 @@ impl Command {
         match self {
             Self::Optimize(args) => optimize::run(&args, output),
             Self::Upgrade(args) => upgrade::run(&args, output),
+            Self::Verify(args) => verify::run(&args, output),
             Self::Passes(args) => passes::run(&args, output),
             Self::Explain(args) => explain::run(&args, output),
             Self::Attribute(args) => attribute::run(&args, output),

@@ -1,0 +1,228 @@
+//! `onnxforge verify`: whether two models compute the same.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use clap::builder::RangedU64ValueParser;
+use comfy_table::Cell;
+use onnxforge::eval::npz;
+use onnxforge::ir::value::Port;
+use onnxforge::ir::{Model, Type};
+use onnxforge::ops::Value;
+use onnxforge::runtime::Runtime;
+use onnxforge::verify::engine::{Engine, Subject};
+use onnxforge::verify::{self, Options, OutputReport, Verdict as Said};
+use serde::Serialize;
+
+use super::load_model;
+use super::run::named_size;
+use crate::failure::{Failure, Verdict};
+use crate::output::{Output, number, table};
+
+/// Bytes that given inputs may take.
+const MOST_INPUTS: u64 = 16 << 30;
+
+/// Tell whether two models compute the same, and whether a difference is rounding or error.
+///
+/// Both run on the same made-up inputs, at several sizes of every named dimension. Where results differ, a float64 run of the first
+/// model judges: the second is right when it is no further from that than the first is.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The model that is right.
+    first: PathBuf,
+    /// The model to be judged.
+    second: PathBuf,
+    /// How many inputs are tried.
+    #[arg(long, default_value_t = 3, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
+    samples: usize,
+    /// Try so many inputs, and tell how differences are distributed and which tolerance they recommend.
+    #[arg(long, value_name = "N", conflicts_with = "samples", value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
+    sweep: Option<usize>,
+    /// Accept differences up to this share of the largest magnitude of an output, instead of asking a float64 run.
+    #[arg(long, value_name = "T")]
+    tolerance: Option<f64>,
+    /// What computes: ONNX Runtime without its optimizations where it is found (auto), or this library.
+    #[arg(long, value_enum, default_value = "auto")]
+    engine: EngineArg,
+    /// Inputs by name; others are made up.
+    #[arg(long, value_name = "FILE.npz")]
+    inputs: Option<PathBuf>,
+    /// The size of a named dimension in inputs that are made up.
+    #[arg(long, value_name = "NAME=N", value_parser = named_size)]
+    set_dim: Vec<(String, usize)>,
+    /// Other seeds make up other inputs.
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum EngineArg {
+    Auto,
+    Native,
+    Ort,
+    Oracle,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    schema: u32,
+    #[serde(flatten)]
+    report: verify::Report,
+    /// How differences are distributed, where that was asked for.
+    sweep: Option<Sweep>,
+}
+
+/// The largest differences of samples, as shares of the largest magnitude.
+#[derive(Debug, Serialize)]
+struct Sweep {
+    min: f64,
+    max: f64,
+    mean: f64,
+    p99: f64,
+    all_zero: bool,
+    /// Ten times what 99 of 100 samples stay below.
+    recommended_tolerance: f64,
+}
+
+impl Sweep {
+    fn of(differences: &[f64]) -> Self {
+        let mut sorted = differences.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let at = |share: f64| {
+            let last = sorted.len().saturating_sub(1);
+            sorted.get((share * last as f64).ceil() as usize).copied().unwrap_or(0.0)
+        };
+        let p99 = at(0.99);
+        Self {
+            min: at(0.0),
+            max: at(1.0),
+            mean: sorted.iter().sum::<f64>() / sorted.len().max(1) as f64,
+            p99,
+            all_zero: sorted.iter().all(|&difference| difference == 0.0),
+            recommended_tolerance: 10.0 * p99,
+        }
+    }
+}
+
+pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
+    let (first, second) = (load_model(&args.first, output)?, load_model(&args.second, output)?);
+    let dims = verify::named_dims(&first);
+    if let Some((name, _)) = args.set_dim.iter().find(|(name, _)| !dims.contains(name)) {
+        let known: Vec<&str> = dims.iter().map(String::as_str).collect();
+        return Err(Failure(format!("--set-dim: no input has a dimension {name:?}; there are {known:?}")));
+    }
+    let engine = match args.engine {
+        EngineArg::Auto if Runtime::get().is_ok() => Engine::Ort,
+        EngineArg::Auto | EngineArg::Native => Engine::Native,
+        EngineArg::Ort => Engine::Ort,
+        EngineArg::Oracle => Engine::Oracle,
+    };
+    let mut options = Options {
+        engine,
+        samples: args.sweep.unwrap_or(args.samples),
+        seed: args.seed,
+        given: given(args, &first)?,
+        dims: args.set_dim.iter().cloned().collect(),
+        tolerance: args.tolerance,
+    };
+    let subjects =
+        [Subject { model: &first, path: &args.first }, Subject { model: &second, path: &args.second }];
+    let mut found = verify::verify(&subjects[0], &subjects[1], &options);
+    // What ONNX Runtime cannot run, this library may.
+    if let (EngineArg::Auto, Engine::Ort, Err(error @ verify::VerifyError::Run { .. })) =
+        (args.engine, engine, &found)
+    {
+        tracing::warn!("{error}; the native engine takes over");
+        options.engine = Engine::Native;
+        found = verify::verify(&subjects[0], &subjects[1], &options);
+    }
+    let report = found?;
+    let sweep = args.sweep.map(|_| Sweep::of(&report.by_sample));
+    let verdict = report.verdict;
+    let report = Report { schema: 1, report, sweep };
+    output.result(&report, |out| report.show(out))?;
+    Ok(if verdict == Said::Different { Verdict::No } else { Verdict::Yes })
+}
+
+/// The inputs that the archive holds, in the element types that the model wants.
+fn given(args: &Args, model: &Model) -> Result<HashMap<String, Value>, Failure> {
+    let Some(path) = &args.inputs else { return Ok(HashMap::new()) };
+    let named = |error: &dyn std::fmt::Display| Failure(format!("{}: {error}", path.display()));
+    let file = File::open(path).map_err(|error| named(&error))?;
+    let mut found = HashMap::new();
+    for (name, array) in npz::read(file, MOST_INPUTS).map_err(|error| named(&error))? {
+        let mut ports = model.scope(model.main()).inputs().iter();
+        let declared = ports.find(|port| **model.value(port.value).name() == *name).map(Port::declared);
+        let fitted = match declared {
+            Some(Type::Tensor(Some(wanted), _)) => npz::fit(&array, wanted),
+            Some(_) => None,
+            None => return Err(named(&format!("the first model has no input {name:?}"))),
+        };
+        found.insert(name, fitted.unwrap_or(array).into());
+    }
+    Ok(found)
+}
+
+impl Report {
+    fn show(&self, out: &mut dyn Write) -> io::Result<()> {
+        let mut rows = table(&[
+            "output",
+            "verdict",
+            "max abs",
+            "max rel",
+            "ulps",
+            "cosine",
+            "from float64: first",
+            "second",
+        ]);
+        for output in &self.report.outputs {
+            rows.add_row(cells(output));
+        }
+        writeln!(out, "{rows}")?;
+        if let Some(sweep) = &self.sweep {
+            writeln!(
+                out,
+                "relative differences: min {:.1e}, mean {:.1e}, p99 {:.1e}, max {:.1e}{}; recommended tolerance {:.1e}",
+                sweep.min,
+                sweep.mean,
+                sweep.p99,
+                sweep.max,
+                if sweep.all_zero { " (all zero)" } else { "" },
+                sweep.recommended_tolerance
+            )?;
+        }
+        let samples = self.report.samples;
+        let said = match self.report.verdict {
+            Said::Identical => "identical to the bit",
+            Said::Rounding => "the same but for rounding",
+            Said::Different => "NOT the same",
+        };
+        writeln!(out, "{said} ({samples} samples, engine {})", self.report.engine.name())
+    }
+}
+
+fn cells(output: &OutputReport) -> Vec<Cell> {
+    let said = match (output.verdict, &output.mismatch) {
+        (_, Some(mismatch)) => format!("different: {mismatch}"),
+        (Said::Identical, _) => "identical".to_owned(),
+        (Said::Rounding, _) => "rounding".to_owned(),
+        (Said::Different, _) => "different".to_owned(),
+    };
+    let mut row = vec![Cell::new(&output.name), Cell::new(said)];
+    match &output.difference {
+        Some(difference) => row.extend([
+            number(format!("{:.1e}", difference.max_abs)),
+            number(format!("{:.1e}", difference.max_rel)),
+            number(difference.ulps.map_or_else(|| "-".to_owned(), |ulps| ulps.to_string())),
+            number(format!("{:.9}", difference.cosine)),
+        ]),
+        None => row.extend(std::iter::repeat_n(number("-"), 4)),
+    }
+    match output.from_oracle {
+        Some(errors) => row.extend(errors.map(|error| number(format!("{error:.1e}")))),
+        None => row.extend(std::iter::repeat_n(number("-"), 2)),
+    }
+    row
+}

@@ -1,0 +1,92 @@
+//! What runs models to compare them.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::eval::{self, RunError, Session};
+use crate::ir::Model;
+use crate::ops::Value;
+use crate::runtime::{Level, Opened, Runtime, RuntimeError};
+
+/// A model, and the file that it came from.
+#[derive(Debug)]
+pub struct Subject<'a> {
+    /// The model.
+    pub model: &'a Model,
+    /// Its file.
+    pub path: &'a Path,
+}
+
+/// What runs models.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Engine {
+    /// The evaluator of this library, in the declared types.
+    Native,
+    /// The evaluator of this library, with every float in 64 bits.
+    Oracle,
+    /// ONNX Runtime without its optimizations.
+    Ort,
+}
+
+/// Why an engine has no result.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// The evaluator of this library.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// ONNX Runtime.
+    #[error(transparent)]
+    Runtime(#[from] RuntimeError),
+    /// ONNX Runtime is not there.
+    #[error(transparent)]
+    Missing(#[from] crate::runtime::Missing),
+}
+
+impl Engine {
+    /// Its name, as users say it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Native => "native",
+            Self::Oracle => "oracle",
+            Self::Ort => "ort",
+        }
+    }
+
+    /// Prepares a model.
+    pub fn open<'m>(self, subject: &Subject<'m>) -> Result<Ready<'m>, EngineError> {
+        match self {
+            Self::Native | Self::Oracle => {
+                let options = eval::Options { wide: self == Self::Oracle, ..eval::Options::default() };
+                Ok(Ready::Own(Session::new(subject.model, options)))
+            }
+            Self::Ort => {
+                let runtime = Runtime::get().map_err(Clone::clone)?;
+                Ok(Ready::Ort(Box::new(runtime.open(subject.path, Level::Off)?)))
+            }
+        }
+    }
+}
+
+/// A model that is ready to run.
+pub enum Ready<'m> {
+    /// In this library.
+    Own(Session<'m>),
+    /// In ONNX Runtime.
+    Ort(Box<Opened>),
+}
+
+impl Ready<'_> {
+    /// The outputs of the model by name, given its inputs by name.
+    pub fn run(&mut self, inputs: &HashMap<String, Value>) -> Result<HashMap<String, Value>, EngineError> {
+        match self {
+            Self::Own(session) => {
+                let outputs = session.run(inputs)?;
+                Ok(outputs.into_iter().map(|(name, value)| (name.to_string(), value)).collect())
+            }
+            Self::Ort(opened) => Ok(opened.run(inputs)?.into_iter().collect()),
+        }
+    }
+}

@@ -1,0 +1,357 @@
+//! Whether two models compute the same, and whether a difference is rounding or error.
+//!
+//! Both models run on the same inputs, at several sizes of every symbolic dimension. Where results are not the same to the bit, the
+//! float64 run of the first model judges: the second is right when it is no further from that than the first is, up to a few
+//! units in the last place, or when both agree in 64 bits.
+
+pub mod compare;
+pub mod engine;
+
+use std::collections::{BTreeSet, HashMap};
+
+use serde::Serialize;
+
+use self::compare::{Difference, Mismatch, compare, compare_numbers};
+use self::engine::{Engine, EngineError, Ready, Subject};
+use crate::eval::sample::{self, SampleError};
+use crate::infer::Inference;
+use crate::ir::types::DeclaredDim;
+use crate::ir::{DType, Model, Type};
+use crate::ops::{Array, Value};
+
+/// How much further from the float64 run than the first model the second may be.
+const SLACK: f64 = 4.0;
+/// Units in the last place, at the scale of a result, that count as rounding in any case.
+const FEW: f64 = 4.0;
+/// A difference of float64 runs, as a share of the scale, that no 32-bit weight can explain.
+const SAME_IN_WIDE: f64 = 1e-9;
+
+/// What to run.
+#[derive(Debug)]
+pub struct Options {
+    /// What computes.
+    pub engine: Engine,
+    /// How many inputs are made up.
+    pub samples: usize,
+    /// What they start from.
+    pub seed: u64,
+    /// Inputs that are given; others are made up.
+    pub given: HashMap<String, Value>,
+    /// Sizes of named dimensions; others take several.
+    pub dims: HashMap<String, usize>,
+    /// The largest difference, as a share of the largest magnitude, that is accepted; without it the float64 run judges.
+    pub tolerance: Option<f64>,
+}
+
+/// What a comparison says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// The same bits.
+    Identical,
+    /// The same but for rounding.
+    Rounding,
+    /// Not the same.
+    Different,
+}
+
+/// What was found at one output, over all samples.
+#[derive(Clone, Debug, Serialize)]
+pub struct OutputReport {
+    /// Its name in the first model.
+    pub name: String,
+    /// What is said of it.
+    pub verdict: Verdict,
+    /// How far apart results are; nothing where they cannot be compared.
+    pub difference: Option<Difference>,
+    /// Why they cannot be compared.
+    pub mismatch: Option<String>,
+    /// How far the results of both models are from the float64 run of the first, as shares of the scale, where that was needed.
+    pub from_oracle: Option<[f64; 2]>,
+}
+
+/// What was found.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// What computed.
+    pub engine: Engine,
+    /// What is said of all outputs together.
+    pub verdict: Verdict,
+    /// How many inputs were tried.
+    pub samples: usize,
+    /// The outputs, in the order of the first model.
+    pub outputs: Vec<OutputReport>,
+    /// The largest difference of each sample, as a share of the scale.
+    pub by_sample: Vec<f64>,
+}
+
+/// Why two models cannot be compared.
+#[derive(Debug, thiserror::Error)]
+pub enum VerifyError {
+    /// No inputs.
+    #[error(transparent)]
+    Sample(#[from] SampleError),
+    /// A model does not run.
+    #[error("the {which} model does not run ({sizes}): {error}")]
+    Run {
+        /// Which.
+        which: &'static str,
+        /// Sizes of its dimensions.
+        sizes: String,
+        /// Why.
+        error: EngineError,
+    },
+    /// The models take or give different things.
+    #[error("{0}")]
+    Interface(String),
+}
+
+/// One of the two models, and what runs it.
+struct Side<'m> {
+    which: &'static str,
+    subject: &'m Subject<'m>,
+    /// The inputs that it takes.
+    takes: BTreeSet<String>,
+    run: Ready<'m>,
+    /// In 64 bits, once that is asked for.
+    wide: Option<Ready<'m>>,
+}
+
+/// Inputs of one run, and the sizes of their dimensions in words.
+struct Inputs {
+    values: HashMap<String, Value>,
+    sizes: String,
+}
+
+impl<'m> Side<'m> {
+    fn new(which: &'static str, subject: &'m Subject<'m>, engine: Engine) -> Result<Self, VerifyError> {
+        let run = Self::opened(which, subject, engine)?;
+        Ok(Self { which, subject, takes: input_names(subject.model), run, wide: None })
+    }
+
+    fn opened(
+        which: &'static str,
+        subject: &'m Subject<'m>,
+        engine: Engine,
+    ) -> Result<Ready<'m>, VerifyError> {
+        let sizes = "when it is loaded".to_owned();
+        engine.open(subject).map_err(|error| VerifyError::Run { which, sizes, error })
+    }
+
+    /// The outputs by name, in 64 bits where that is asked for.
+    fn outputs(&mut self, inputs: &Inputs, wide: bool) -> Result<HashMap<String, Value>, VerifyError> {
+        let taken = inputs.values.iter().filter(|(name, _)| self.takes.contains(*name));
+        let taken = taken.map(|(name, value)| (name.clone(), value.clone())).collect();
+        let ready = match (wide, &mut self.wide) {
+            (false, _) => &mut self.run,
+            (true, Some(wide)) => wide,
+            (true, empty) => empty.insert(Self::opened(self.which, self.subject, Engine::Oracle)?),
+        };
+        let (which, sizes) = (self.which, &inputs.sizes);
+        ready.run(&taken).map_err(|error| VerifyError::Run { which, sizes: sizes.clone(), error })
+    }
+}
+
+/// Compares the outputs of two models.
+pub fn verify(first: &Subject<'_>, second: &Subject<'_>, options: &Options) -> Result<Report, VerifyError> {
+    let pairs = paired_outputs(first.model, second.model)?;
+    let mut sides =
+        [Side::new("first", first, options.engine)?, Side::new("second", second, options.engine)?];
+    if let Some(unknown) = sides[1].takes.difference(&sides[0].takes).next() {
+        return Err(VerifyError::Interface(format!("only the second model has the input {unknown}")));
+    }
+    let inference = Inference::of(first.model);
+    let mut outputs: Vec<OutputReport> = pairs.iter().map(|(name, _)| OutputReport::new(name)).collect();
+    let mut by_sample = Vec::new();
+    for index in 0..options.samples {
+        let inputs = inputs(first.model, &inference, options, index)?;
+        let [expected, found] = both(&mut sides, &inputs, false)?;
+        let mut exact: Option<[HashMap<String, Value>; 2]> = None;
+        let mut largest: f64 = 0.0;
+        for ((name, other), report) in pairs.iter().zip(&mut outputs) {
+            let (Some(x), Some(y)) = (expected.get(name), found.get(other)) else { continue };
+            let difference = match compare(x, y) {
+                Ok(difference) => difference,
+                Err(mismatch) => {
+                    report.fails(&mismatch);
+                    largest = f64::INFINITY;
+                    continue;
+                }
+            };
+            largest = largest.max(difference.max_rel);
+            if let Some(verdict) = without_oracle(&difference, options.tolerance) {
+                report.add(difference, verdict, None);
+                continue;
+            }
+            let [a, b] = match &mut exact {
+                Some(exact) => exact,
+                empty => empty.insert(both(&mut sides, &inputs, true)?),
+            };
+            let judged = a.get(name).zip(b.get(other)).and_then(|(a, b)| Judged::of([x, y], [a, b]));
+            let verdict = judged.as_ref().map_or(Verdict::Different, Judged::verdict);
+            report.add(difference, verdict, judged.map(|judged| [judged.first, judged.second]));
+        }
+        by_sample.push(largest);
+    }
+    let verdict = outputs.iter().map(|output| output.verdict).max().unwrap_or(Verdict::Identical);
+    Ok(Report { engine: options.engine, verdict, samples: options.samples, outputs, by_sample })
+}
+
+fn both(
+    sides: &mut [Side<'_>; 2],
+    inputs: &Inputs,
+    wide: bool,
+) -> Result<[HashMap<String, Value>; 2], VerifyError> {
+    let [first, second] = sides;
+    Ok([first.outputs(inputs, wide)?, second.outputs(inputs, wide)?])
+}
+
+/// The inputs of a sample: those that are given, and made-up ones.
+fn inputs(
+    model: &Model,
+    inference: &Inference,
+    options: &Options,
+    index: usize,
+) -> Result<Inputs, VerifyError> {
+    let dims = sizes(model, &options.dims, index);
+    let sizes = described(&dims);
+    let seed = options.seed.wrapping_add(index as u64);
+    let settings = sample::Options { seed, dims, default_dim: 1 + index % 3, ..sample::Options::default() };
+    let mut values = sample::sample(model, inference, &settings, &options.given)?;
+    values.extend(options.given.clone());
+    Ok(Inputs { values, sizes })
+}
+
+/// What is clear without a float64 run.
+fn without_oracle(difference: &Difference, tolerance: Option<f64>) -> Option<Verdict> {
+    match tolerance {
+        _ if difference.identical => Some(Verdict::Identical),
+        // Only signs of zeros differ.
+        _ if difference.max_abs == 0.0 => Some(Verdict::Rounding),
+        Some(tolerance) if difference.max_rel <= tolerance => Some(Verdict::Rounding),
+        Some(_) => Some(Verdict::Different),
+        None => None,
+    }
+}
+
+/// What the float64 runs say of two results.
+struct Judged {
+    /// How far the first result is from the float64 run of its model, as a share of the scale.
+    first: f64,
+    /// How far the second is from that same run.
+    second: f64,
+    /// How far the float64 runs are apart.
+    apart: f64,
+    /// The share of the scale that one unit in the last place of the type is.
+    unit: f64,
+}
+
+impl Judged {
+    /// `None` where there is nothing to judge: results that are no floats, or that are no numbers in 64 bits.
+    fn of([first, second]: [&Value; 2], [wide, other_wide]: [&Value; 2]) -> Option<Self> {
+        let numbers = |value: &Value| value.array().ok().and_then(|array: &Array| array.to_f64s().ok());
+        let unit = match first.array().ok()?.dtype() {
+            DType::F32 => f64::from(f32::EPSILON),
+            DType::F64 => f64::EPSILON,
+            DType::F16 => 2f64.powi(-10),
+            DType::BF16 => 2f64.powi(-7),
+            _ => return None,
+        };
+        let wide = numbers(wide)?;
+        let apart =
+            |other: Vec<f64>| compare_numbers(&wide, &other).ok().map(|difference| difference.max_rel);
+        Some(Self {
+            first: apart(numbers(first)?)?,
+            second: apart(numbers(second)?)?,
+            apart: apart(numbers(other_wide)?)?,
+            unit,
+        })
+    }
+
+    fn verdict(&self) -> Verdict {
+        let no_further = self.second <= self.first * SLACK + FEW * self.unit;
+        if no_further || self.apart <= SAME_IN_WIDE { Verdict::Rounding } else { Verdict::Different }
+    }
+}
+
+impl OutputReport {
+    fn new(name: &str) -> Self {
+        let name = name.to_owned();
+        Self { name, verdict: Verdict::Identical, difference: None, mismatch: None, from_oracle: None }
+    }
+
+    fn fails(&mut self, mismatch: &Mismatch) {
+        self.verdict = Verdict::Different;
+        self.mismatch.get_or_insert_with(|| mismatch.to_string());
+    }
+
+    fn add(&mut self, difference: Difference, verdict: Verdict, from_oracle: Option<[f64; 2]>) {
+        self.verdict = self.verdict.max(verdict);
+        self.difference = Some(match self.difference.take() {
+            Some(worst) => worst.worse(difference),
+            None => difference,
+        });
+        if let Some([first, second]) = from_oracle {
+            let [a, b] = self.from_oracle.unwrap_or([0.0, 0.0]);
+            self.from_oracle = Some([a.max(first), b.max(second)]);
+        }
+    }
+}
+
+/// The outputs of both models that belong together: by name, or by place where no name fits.
+fn paired_outputs(first: &Model, second: &Model) -> Result<Vec<(String, String)>, VerifyError> {
+    let names = |model: &Model| -> Vec<String> {
+        let ports = model.scope(model.main()).outputs();
+        ports.iter().map(|port| model.value(port.value).name().to_string()).collect()
+    };
+    let (a, b) = (names(first), names(second));
+    if a.len() != b.len() {
+        let counts = format!("the first model has {} outputs, the second {}", a.len(), b.len());
+        return Err(VerifyError::Interface(counts));
+    }
+    let same: BTreeSet<&String> = a.iter().collect();
+    let by_name = b.iter().all(|name| same.contains(name));
+    Ok(if by_name {
+        a.iter().map(|name| (name.clone(), name.clone())).collect()
+    } else {
+        a.into_iter().zip(b).collect()
+    })
+}
+
+/// The inputs of a model that somebody has to give.
+fn input_names(model: &Model) -> BTreeSet<String> {
+    let ports = model.scope(model.main()).inputs();
+    ports.iter().map(|port| model.value(port.value).name().to_string()).collect()
+}
+
+/// The names of the dimensions of a model's inputs.
+pub fn named_dims(model: &Model) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for port in model.scope(model.main()).inputs() {
+        if let Type::Tensor(_, Some(shape)) = port.declared() {
+            names.extend(shape.iter().filter_map(|dim| match dim {
+                DeclaredDim::Named(name) => Some(name.to_string()),
+                _ => None,
+            }));
+        }
+    }
+    names
+}
+
+/// Sizes for the named dimensions of a sample: others in each of three in a row, and others for each dimension.
+fn sizes(model: &Model, fixed: &HashMap<String, usize>, sample: usize) -> HashMap<String, usize> {
+    const SIZES: [[usize; 3]; 3] = [[2, 5, 8], [1, 3, 4], [3, 7, 16]];
+    let mut dims: HashMap<String, usize> = named_dims(model)
+        .into_iter()
+        .enumerate()
+        .map(|(place, name)| (name, SIZES[sample % 3][place % 3]))
+        .collect();
+    dims.extend(fixed.iter().map(|(name, size)| (name.clone(), *size)));
+    dims
+}
+
+fn described(dims: &HashMap<String, usize>) -> String {
+    let mut dims: Vec<String> = dims.iter().map(|(name, size)| format!("{name}={size}")).collect();
+    dims.sort();
+    if dims.is_empty() { "running".to_owned() } else { dims.join(", ") }
+}
