@@ -40,6 +40,7 @@ mod fuse_rotary_embedding;
 mod fuse_scale_into_weights;
 mod inline_constant_if;
 mod inline_functions;
+mod layout;
 mod merge_concats;
 mod merge_reduces;
 mod merge_reshapes;
@@ -138,6 +139,8 @@ pub enum Stage {
     Tidy,
     /// Recognises what was spelled out, and calls the operator for it.
     Fuse,
+    /// Lets what is left work in the order of axes that takes the fewest Transposes. Fusions know the axes of the exporters only.
+    Arrange,
     /// Saves more by forms in which fusions would recognise nothing.
     Settle,
 }
@@ -170,7 +173,6 @@ pub static STAGES: &[(Stage, &[&Pass])] = &[
             &merge_concats::PASS,
             &replace_einsum::PASS,
             &eliminate_redundant_transposes::PASS,
-            &cancel_transposes::PASS,
             &cleanup_attention::PASS,
             &clean_up_qdq::PASS,
             &eliminate_zero_rnn_state::PASS,
@@ -195,6 +197,7 @@ pub static STAGES: &[(Stage, &[&Pass])] = &[
             &fuse_attention::PASS,
         ],
     ),
+    (Stage::Arrange, &[&cancel_transposes::PASS]),
     (
         Stage::Settle,
         &[
