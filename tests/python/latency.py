@@ -33,21 +33,26 @@ def interval(values, resamples=1000):
     return medians[int(0.025 * resamples)], medians[int(0.975 * resamples)]
 
 
+def pairs_of(before, after, inputs, rounds):
+    """Milliseconds of both models on the same inputs, round by round."""
+    before, after = (native.session(model, THREADS, optimized=True) for model in (before, after))
+    feeds = native.feeds_of(before, inputs)
+    pairs = []
+    for round in range(rounds + 1):
+        # Who comes second finds warmer caches: they take turns.
+        order = (before, after) if round % 2 else (after, before)
+        times = {session: timed(session, feeds) for session in order}
+        pairs.append((times[before], times[after]))
+    return pairs[1:]
+
+
 def main(binary, name, path, opset="keep", rounds="20"):
     with tempfile.TemporaryDirectory(dir=Path(path).parent) as folder:
         out = Path(folder) / "out.onnx"
         report = passes.run(binary, "optimize", path, "-o", out, "--opset", opset, "--json", "-")
         dims = [f"{dim}={1 if 'batch' in dim else 128}" for dim in passes.named_dims(path)]
         _, inputs, _ = native.run_ours(binary, path, folder, *native.flags(dims))
-        before, after = (native.session(model, THREADS, optimized=True) for model in (path, out))
-        feeds = native.feeds_of(before, inputs)
-        pairs = []
-        for round in range(int(rounds) + 1):
-            # Who comes second finds warmer caches: they take turns.
-            order = (before, after) if round % 2 else (after, before)
-            times = {session: timed(session, feeds) for session in order}
-            pairs.append((times[before], times[after]))
-        pairs = pairs[1:]
+        pairs = pairs_of(path, out, inputs, int(rounds))
     speeds = [a / b for a, b in pairs]
     low, high = interval(speeds)
     old, new = (statistics.median(column) for column in zip(*pairs, strict=True))

@@ -81,6 +81,8 @@ enum Bench {
     Passes(models::Converted),
     /// ONNX Runtime's time for models as they were and for what the passes leave of them
     Latency(models::Converted),
+    /// Transposes of models that are full of them: what we leave, what peers leave, and ONNX Runtime's time
+    Transposes(models::Compared),
 }
 
 #[derive(Debug, Subcommand)]
@@ -113,6 +115,7 @@ fn main() -> ExitCode {
         Task::Bench(Bench::Oracle(options)) => models::oracle(&options),
         Task::Bench(Bench::Passes(options)) => models::passes(&options),
         Task::Bench(Bench::Latency(options)) => models::latency(&options),
+        Task::Bench(Bench::Transposes(options)) => models::transposes(&options),
         Task::Graphs { count, seed } => test::graphs(count, seed),
         Task::Fuzz { target, seconds } => fuzz::run(&target, seconds),
         Task::Zoo(Zoo::List) => zoo::list(),

@@ -1,4 +1,4 @@
-//! `cargo xtask bench shapes|models|speed|oracle|passes|latency`: inference, evaluation and passes on whole models.
+//! `cargo xtask bench shapes|models|speed|oracle|passes|latency|transposes`: inference, evaluation and passes on whole models.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -26,6 +26,16 @@ pub struct Converted {
     /// Convert to this operator set first
     #[arg(long, default_value = "keep")]
     opset: String,
+}
+
+/// Which models, and whether peers run too.
+#[derive(Debug, clap::Args)]
+pub struct Compared {
+    #[command(flatten)]
+    models: Options,
+    /// Leave the peers out
+    #[arg(long)]
+    alone: bool,
 }
 
 /// Shares of values with a known shape: onnxforge, onnx, ONNX Runtime.
@@ -96,6 +106,24 @@ pub fn latency(options: &Converted) -> Result<()> {
         "latency.py",
         &["bert_base", "gpt2", "vit_base", "whisper_tiny", "resnet50", "yolov8n"],
     )
+}
+
+/// How many Transposes are left, of models that are made for it and of the zoo.
+pub fn transposes(options: &Compared) -> Result<()> {
+    let (cli, python) = tools()?;
+    let peers = if options.alone { "-".into() } else { python::peers()? };
+    let command = || {
+        let mut command = script(&python, "layouts.py");
+        command.arg(&cli).arg(&peers);
+        command
+    };
+    if options.models.names.is_empty() {
+        ensure!(command().status()?.success(), "layouts.py failed");
+    }
+    for_each(&options.models, &["yolov8n", "mobilevit_small"], |name, model| {
+        ensure!(command().arg(name).arg(model).status()?.success(), "layouts.py failed for {name}");
+        Ok(())
+    })
 }
 
 /// Runs a script on each of the models in a process of its own.

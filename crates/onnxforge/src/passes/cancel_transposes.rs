@@ -1,7 +1,7 @@
 //! cancel_transposes: operators work in another order of axes where that takes fewer Transposes.
 //!
 //! **Matches** operators that treat axes alike or name them, around at least one Transpose: elementwise ones, reductions, ArgMax, ArgMin, TopK, Softmax and its
-//! like, Concat, Split, Slice, Pad, Gather along one axis, Tile, Expand, Resize, Squeeze, Unsqueeze, Reshape that splits axes or merges neighbours,
+//! like, pools of the whole image, which become reductions, Concat, Split, Slice, Pad, Gather along one axis, Tile, Expand, Resize, Squeeze, Unsqueeze, Reshape that splits axes or merges neighbours,
 //! QuantizeLinear, DequantizeLinear, LayerNormalization, RMSNormalization and MatMul, whose last axes stay. From a Transpose on, each that can gets the order
 //! that its neighbours would then have; a minimum cut finds those for which fewer Transposes are left, which must be fewer than before (`meet`).
 //! Constants are transposed once and for all.

@@ -10,6 +10,7 @@ pub mod moved;
 pub mod operators;
 pub mod rebuilt;
 pub mod region;
+pub mod reshaped;
 pub mod spelling;
 pub mod views;
 

@@ -38,6 +38,8 @@ pub enum Told {
     EachAttr(&'static str, Vec<i64>),
     /// The target of a Reshape.
     Target,
+    /// A pool of all axes but the first two, which is this reduction where they are others.
+    Pooled(&'static str),
 }
 
 /// The node with its axes in other orders, so that the tensor at `side` is in `order`; `None` where it cannot be, or stays as it is.
@@ -97,6 +99,19 @@ pub fn moved(cx: &Cx<'_>, id: NodeId, side: Side, order: &[usize]) -> Option<Mov
             let to: Vec<_> = orders.output.iter().map(|&axis| y[axis].clone()).collect();
             constants.push((1, Tensor::from_i64s(&constant_target(cx, &from, &to)?)));
             (op, attrs) = (Op::standard("Reshape"), Vec::new());
+        }
+        Told::Pooled(reduction) => {
+            let (order, rank) = (first()?, first()?.len());
+            let mut axes = (2..rank).map(|axis| place(order, axis)).collect::<Option<Vec<_>>>()?;
+            axes.sort_unstable();
+            if rank < 3 {
+                return None;
+            }
+            (op, attrs) = (Op::standard(reduction), vec![("keepdims", 1).into()]);
+            match cx.opset(id) {
+                ..18 => attrs.push(("axes", as_ints(&axes)).into()),
+                _ => constants.push((1, Tensor::from_i64s(&as_ints(&axes)))),
+            }
         }
     }
     Some(Moved { orders, op, attrs, constants, accuracy })
