@@ -46,6 +46,7 @@ mod merge_reduces;
 mod merge_reshapes;
 mod merge_scalar_arithmetic;
 mod merge_slices;
+mod merge_transposes;
 mod norms;
 mod replace_einsum;
 mod reshape_target;
@@ -197,7 +198,7 @@ pub static STAGES: &[(Stage, &[&Pass])] = &[
             &fuse_attention::PASS,
         ],
     ),
-    (Stage::Arrange, &[&cancel_transposes::PASS]),
+    (Stage::Arrange, &[&cancel_transposes::PASS, &merge_transposes::PASS]),
     (
         Stage::Settle,
         &[

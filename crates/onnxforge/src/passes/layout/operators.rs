@@ -29,10 +29,7 @@ pub fn spelled(cx: &Cx<'_>, id: NodeId) -> Result<(Spelling, Told, Accuracy), Sk
     let (rank, out) = (cx.rank(x)?, cx.rank(y)?);
     let all = || Axes::of(0..rank);
     // The first input has all letters, the others stay.
-    let first = |output: Axes| {
-        let rest = std::iter::repeat_n(None, node.inputs().len() - 1);
-        Spelling { inputs: std::iter::once(Some(all())).chain(rest).collect(), output, broadcasts: false }
-    };
+    let first = |output: Axes| Spelling { inputs: vec![Some(all())], output, broadcasts: false };
     let without = |axes: &[usize]| Axes::of((0..rank).filter(|axis| !axes.contains(axis)));
     let axis = || Ok::<_, Skip>(call::axis(call.int("axis")?, rank)?);
     let name = &*node.op().name;
@@ -75,17 +72,18 @@ pub fn spelled(cx: &Cx<'_>, id: NodeId) -> Result<(Spelling, Told, Accuracy), Sk
             } else {
                 let axes = call::axes(&axes, out)?;
                 let input = Axes::of((0..out).filter(|axis| !axes.contains(axis)));
-                let inputs = vec![Some(input), None];
-                let inputs = inputs[..node.inputs().len()].to_vec();
-                let spelling = Spelling { inputs, output: Axes::of(0..out), broadcasts: false };
+                let spelling =
+                    Spelling { inputs: vec![Some(input)], output: Axes::of(0..out), broadcasts: false };
                 (spelling, Told::Axes(axes, 1, Side::Output), Accuracy::BitExact)
             }
         }
         "Reshape" | "Flatten" if cx.opset(id) >= 5 => {
             let (input, output) = reshaped(cx, cx.shape(x)?, cx.shape(y)?).ok_or(Skip::NOT_HERE)?;
-            let mut inputs = vec![Some(input)];
-            inputs.extend(node.input(1).map(|_| None));
-            (Spelling { inputs, output, broadcasts: false }, Told::Target, Accuracy::BitExact)
+            (
+                Spelling { inputs: vec![Some(input)], output, broadcasts: false },
+                Told::Target,
+                Accuracy::BitExact,
+            )
         }
         "Gather" => {
             let axis = axis()?;
@@ -123,7 +121,7 @@ pub fn spelled(cx: &Cx<'_>, id: NodeId) -> Result<(Spelling, Told, Accuracy), Sk
             let missing = out.checked_sub(given.len()).ok_or(Skip::NOT_HERE)?;
             shape[missing..].copy_from_slice(&given);
             let missing = out.checked_sub(rank).ok_or(Skip::NOT_HERE)?;
-            let inputs = vec![Some(Axes::of(missing..out)), None];
+            let inputs = vec![Some(Axes::of(missing..out))];
             let spelling = Spelling { inputs, output: Axes::of(0..out), broadcasts: true };
             (spelling, Told::Each(1, shape), Accuracy::BitExact)
         }

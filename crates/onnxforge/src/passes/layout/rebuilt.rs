@@ -50,11 +50,10 @@ pub fn rebuilt(layouts: &Layouts<'_>, region: &Region) -> Result<Change, Skip> {
                 _ => moves(used),
             };
             let unread = !entry.is_pinned() && entry.uses().iter().all(leaves);
-            let first = !wanted.contains(&(root, view.order.clone()));
-            if is_given(root) || unread && first {
+            let is_wanted = !is_given(root) && wanted.remove(&(root, view.order.clone()));
+            if is_given(root) || unread && !is_wanted {
                 gone.push(view);
             } else {
-                wanted.remove(&(root, view.order.clone()));
                 stay.insert(view.node);
                 kept.push(view);
             }
@@ -72,9 +71,10 @@ pub fn rebuilt(layouts: &Layouts<'_>, region: &Region) -> Result<Change, Skip> {
     for &node in &nodes {
         rebuilt.remake(region, node)?;
     }
+    let leaving: HashSet<NodeId> = consumed.into_iter().collect();
     let is_read = |value: ValueId| {
         let outlives = |used: &Use| match *used {
-            Use::Input { node, .. } => !consumed.contains(&node),
+            Use::Input { node, .. } => !leaving.contains(&node),
             Use::Output { .. } => true,
         };
         cx.model.value(value).is_pinned() || cx.model.value(value).uses().iter().any(outlives)

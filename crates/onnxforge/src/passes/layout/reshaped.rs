@@ -36,14 +36,14 @@ pub fn reshaped(cx: &Cx<'_>, from: &[Dim], to: &[Dim]) -> Option<(Axes, Axes)> {
         let group: Vec<usize> = letters.by_ref().take(merged.max(split)).collect();
         let parts = || group.iter().map(|&letter| vec![letter]);
         if merged > 1 {
-            input.letters.extend(parts())
+            input.letters.extend(parts());
         } else {
-            input.letters.push(group.clone())
+            input.letters.push(group.clone());
         }
         if split > 1 {
-            output.letters.extend(parts())
+            output.letters.extend(parts());
         } else {
-            output.letters.push(group.clone())
+            output.letters.push(group.clone());
         }
         (from, to) = (&from[merged..], &to[split..]);
     }

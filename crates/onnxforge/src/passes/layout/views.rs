@@ -99,7 +99,7 @@ impl Views {
                 match *used {
                     Use::Input { node, .. } if self.is_view(cx, node) => {}
                     Use::Input { node, index } if cx.scope(node) == self.scope => {
-                        read(Some((node, index as usize)))
+                        read(Some((node, index as usize)));
                     }
                     Use::Input { .. } | Use::Output { .. } => read(None),
                 }
@@ -125,7 +125,7 @@ impl Reader {
 }
 
 /// Whether a Transpose swaps the last two axes for products of computed matrices alone: runtimes compute it along with the product.
-fn belongs_to_product(cx: &Cx<'_>, value: ValueId, order: &[usize]) -> bool {
+pub fn belongs_to_product(cx: &Cx<'_>, value: ValueId, order: &[usize]) -> bool {
     let Some(last) = order.len().checked_sub(1).filter(|&last| last > 0) else { return false };
     let swaps = order[..last - 1].is_sorted() && order[last - 1..] == [last, last - 1];
     let is_product = |used: &Use| match *used {
