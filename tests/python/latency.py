@@ -53,6 +53,19 @@ def offline(path, out):
     ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
 
+def times_of(models, inputs, rounds):
+    """Milliseconds of each model on the same inputs, round by round."""
+    sessions = [native.session(model, THREADS, optimized=True) for model in models]
+    feeds = native.feeds_of(sessions[0], inputs)
+    times = [[] for _ in sessions]
+    for round in range(rounds + 1):
+        # Who comes second finds warmer caches: they take turns.
+        for turn in range(len(sessions)):
+            which = (round + turn) % len(sessions)
+            times[which].append(timed(sessions[which], feeds))
+    return [column[1:] for column in times]
+
+
 def main(binary, name, path, opset="keep", target="portable", rounds="20"):
     with tempfile.TemporaryDirectory(dir=Path(path).parent) as folder:
         ours, theirs = Path(folder) / "ours.onnx", Path(folder) / "theirs.onnx"
@@ -61,15 +74,7 @@ def main(binary, name, path, opset="keep", target="portable", rounds="20"):
         offline(path, theirs)
         dims = [f"{dim}={1 if 'batch' in dim else 128}" for dim in passes.named_dims(path)]
         _, inputs, _ = native.run_ours(binary, path, folder, *native.flags(dims))
-        sessions = [native.session(model, THREADS, optimized=True) for model in (path, theirs, ours)]
-        feeds = native.feeds_of(sessions[0], inputs)
-        times = [[] for _ in sessions]
-        for round in range(int(rounds) + 1):
-            # Who comes second finds warmer caches: they take turns.
-            for turn in range(len(sessions)):
-                which = (round + turn) % len(sessions)
-                times[which].append(timed(sessions[which], feeds))
-        before, saved, after = (column[1:] for column in times)
+        before, saved, after = times_of((path, theirs, ours), inputs, int(rounds))
     print(f"| {name} | {report['before']['nodes']} → {report['after']['nodes']} | {statistics.median(before):.2f}"
           f" | {statistics.median(saved):.2f} | {statistics.median(after):.2f} | {speed(before, after)}"
           f" | {speed(saved, after)} |", flush=True)  # fmt: skip

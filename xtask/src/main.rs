@@ -89,6 +89,8 @@ enum Bench {
     ConvRelu,
     /// ONNX Runtime's time for attention: spelled out, as the standard operator, and as its own
     Attention,
+    /// Transposes of models that are full of them: what we leave, what peers leave, and ONNX Runtime's time
+    Transposes(models::Compared),
 }
 
 #[derive(Debug, Subcommand)]
@@ -125,6 +127,7 @@ fn main() -> ExitCode {
         Task::Bench(Bench::Upgrade) => models::upgrade(),
         Task::Bench(Bench::ConvRelu) => models::conv_relu(),
         Task::Bench(Bench::Attention) => models::attention(),
+        Task::Bench(Bench::Transposes(options)) => models::transposes(&options),
         Task::Graphs { count, seed } => test::graphs(count, seed),
         Task::Fuzz { target, seconds } => fuzz::run(&target, seconds),
         Task::Zoo(Zoo::List) => zoo::list(),

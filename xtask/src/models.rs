@@ -1,4 +1,4 @@
-//! `cargo xtask bench shapes|models|speed|oracle|passes|latency`: inference, evaluation and passes on whole models.
+//! `cargo xtask bench shapes|models|speed|oracle|passes|latency|transposes`: inference, evaluation and passes on whole models.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -29,6 +29,16 @@ pub struct Converted {
     /// What the models are made for
     #[arg(long, default_value = "portable")]
     target: String,
+}
+
+/// Which models, and whether peers run too.
+#[derive(Debug, clap::Args)]
+pub struct Compared {
+    #[command(flatten)]
+    models: Options,
+    /// Leave the peers out
+    #[arg(long)]
+    alone: bool,
 }
 
 /// Shares of values with a known shape: onnxforge, onnx, ONNX Runtime.
@@ -129,23 +139,24 @@ pub fn census(options: &Options) -> Result<()> {
     let runtime = python::onnxruntime(&python)?;
     let mut failed = Vec::new();
     println!("model                            original  portable  at 23     ort       at 23");
-    for_each(options, &[""], |name, model| {
+    let run_nodes = |model: &Path| -> Result<u64> {
         let folder = model.parent().context("the model has no folder")?;
-        let mut made = Vec::new();
+        let mut census = Command::new(&cli);
+        census.env("ORT_DYLIB_PATH", &runtime).env("TMPDIR", folder).arg("census").arg(model);
+        let found: serde_json::Value = serde_json::from_str(&output(census.args(["--json", "-"]))?)?;
+        found["models"][0]["run_nodes"].as_u64().context("no number of nodes")
+    };
+    for_each(options, &[""], |name, model| {
+        let mut counts = vec![run_nodes(model)?];
         for target in ["portable", "ort"] {
             for opset in ["keep", "23"] {
-                made.push(folder.join(format!("{target}-{opset}.onnx")));
+                let folder = tempfile::tempdir_in(model.parent().context("the model has no folder")?)?;
+                let made = folder.path().join("model.onnx");
                 let mut optimize = Command::new(&cli);
-                optimize.arg("optimize").arg(model).arg("-o").args(made.last());
+                optimize.arg("optimize").arg(model).arg("-o").arg(&made);
                 output(optimize.args(["--target", target, "--opset", opset]))?;
+                counts.push(run_nodes(&made)?);
             }
-        }
-        let mut counts = Vec::new();
-        for model in std::iter::once(model).chain(made.iter().map(PathBuf::as_path)) {
-            let mut census = Command::new(&cli);
-            census.env("ORT_DYLIB_PATH", &runtime).env("TMPDIR", folder).arg("census").arg(model);
-            let found: serde_json::Value = serde_json::from_str(&output(census.args(["--json", "-"]))?)?;
-            counts.push(found["models"][0]["run_nodes"].as_u64().context("no number of nodes")?);
         }
         if counts.iter().any(|&count| count > counts[0]) {
             failed.push(name.to_owned());
@@ -156,6 +167,24 @@ pub fn census(options: &Options) -> Result<()> {
     })?;
     ensure!(failed.is_empty(), "ONNX Runtime runs more nodes than for the original: {}", failed.join(", "));
     Ok(())
+}
+
+/// How many Transposes are left, of models that are made for it and of the zoo.
+pub fn transposes(options: &Compared) -> Result<()> {
+    let (cli, python) = tools()?;
+    let peers = if options.alone { "-".into() } else { python::peers()? };
+    let command = || {
+        let mut command = script(&python, "layouts.py");
+        command.arg(&cli).arg(&peers);
+        command
+    };
+    if options.models.names.is_empty() {
+        ensure!(command().status()?.success(), "layouts.py failed");
+    }
+    for_each(&options.models, &["yolov8n", "mobilevit_small"], |name, model| {
+        ensure!(command().arg(name).arg(model).status()?.success(), "layouts.py failed for {name}");
+        Ok(())
+    })
 }
 
 /// Runs a script on each of the models in a process of its own.

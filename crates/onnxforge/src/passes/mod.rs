@@ -48,11 +48,13 @@ mod fuse_scale_into_weights;
 mod fuse_softplus;
 mod inline_constant_if;
 mod inline_functions;
+mod layout;
 mod merge_concats;
 mod merge_reduces;
 mod merge_reshapes;
 mod merge_scalar_arithmetic;
 mod merge_slices;
+mod merge_transposes;
 mod norms;
 mod ort_bias_gelu;
 mod ort_conv_activation;
@@ -162,6 +164,8 @@ pub enum Stage {
     Tidy,
     /// Recognises what was spelled out, and calls the operator for it.
     Fuse,
+    /// Lets what is left work in the order of axes that takes the fewest Transposes. Fusions know the axes of the exporters only.
+    Arrange,
     /// Saves more by forms in which fusions would recognise nothing.
     Settle,
     /// Says it as the target wants it.
@@ -170,7 +174,7 @@ pub enum Stage {
 
 impl Stage {
     /// The stages in order.
-    pub const ALL: [Self; 4] = [Self::Tidy, Self::Fuse, Self::Settle, Self::Aim];
+    pub const ALL: [Self; 5] = [Self::Tidy, Self::Fuse, Self::Arrange, Self::Settle, Self::Aim];
 }
 
 /// The passes that run unless others are asked for, by stage and in the order in which they run.
@@ -203,7 +207,6 @@ pub static STAGES: &[(Stage, &[&Pass])] = &[
             &merge_concats::PASS,
             &replace_einsum::PASS,
             &eliminate_redundant_transposes::PASS,
-            &cancel_transposes::PASS,
             &cleanup_attention::PASS,
             &clean_up_qdq::PASS,
             &eliminate_zero_rnn_state::PASS,
@@ -229,6 +232,7 @@ pub static STAGES: &[(Stage, &[&Pass])] = &[
             &fuse_attention::PASS,
         ],
     ),
+    (Stage::Arrange, &[&cancel_transposes::PASS, &merge_transposes::PASS]),
     (
         Stage::Settle,
         &[

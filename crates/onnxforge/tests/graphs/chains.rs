@@ -8,7 +8,7 @@ use super::{Builder, Known};
 
 /// Tries to add two or more nodes in a row.
 pub fn grow(g: &mut Builder) -> Option<Vec<Known>> {
-    match g.below(14) {
+    match g.below(17) {
         0 => bounds(g),
         1 => twice(g),
         2 => choice(g),
@@ -22,8 +22,113 @@ pub fn grow(g: &mut Builder) -> Option<Vec<Known>> {
         10 => overwrite(g),
         11 => held_line(g),
         12 => standardized(g),
+        13..16 => between_transposes(g),
         _ => filled(g),
     }
+}
+
+/// Operators that know axes, with Transposes around them that may cancel, and other readers in between.
+fn between_transposes(g: &mut Builder) -> Option<Vec<Known>> {
+    let x = g.value(DType::F32).filter(|x| (2..5).contains(&x.array.rank()) && !x.array.is_empty())?;
+    let order = shuffled(g, x.array.rank());
+    let mut last = transposed(g, &x, &order)?;
+    let mut seen = vec![last.clone()];
+    for _ in 0..1 + g.below(4) {
+        last = step(g, &last, &seen)?;
+        seen.push(last.clone());
+    }
+    let back: Vec<usize> =
+        (0..order.len()).filter_map(|axis| order.iter().position(|&from| from == axis)).collect();
+    let rank = last.array.rank();
+    let order = if rank == back.len() && g.below(4) > 0 { back } else { shuffled(g, rank) };
+    transposed(g, &last, &order).map(|last| vec![last])
+}
+
+fn shuffled(g: &mut Builder, rank: usize) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..rank).collect();
+    for index in (1..rank).rev() {
+        order.swap(index, g.below(index + 1));
+    }
+    order
+}
+
+fn transposed(g: &mut Builder, x: &Known, order: &[usize]) -> Option<Known> {
+    if order.is_empty() {
+        return Some(x.clone());
+    }
+    Some(g.add(&format!("Transpose <perm = {order:?}> ({})", x.name), 1)?.remove(0))
+}
+
+/// One operator of `x`, perhaps with something that was before.
+fn step(g: &mut Builder, x: &Known, seen: &[Known]) -> Option<Known> {
+    let (name, rank) = (&x.name, x.array.rank());
+    if rank == 0 {
+        return None;
+    }
+    let axis = an_axis(g, rank);
+    let at = usize::try_from(axis.rem_euclid(rank as i64)).ok()?;
+    let call = match g.below(16) {
+        0 => format!("Relu ({name})"),
+        1 => format!("Add ({name}, {})", g.pick(seen).name),
+        2 => format!("Mul ({name}, {})", g.value(DType::F32)?.name),
+        3 => {
+            let size = *x.array.shape().last()?;
+            let vector: Vec<f32> = (0..size).map(|index| index as f32 - 1.0).collect();
+            format!("Sub ({name}, {})", g.constant(Array::new(vec![size], vector).ok()?))
+        }
+        4 => format!("Softmax <axis = {axis}> ({name})"),
+        5 => {
+            let op = *g.pick(&["ReduceMean", "ReduceMax", "ReduceSum"]);
+            let (axes, keeps) = (some_axes(g, rank), g.below(2));
+            let axes = g.ints(&axes);
+            format!("{op} <keepdims = {keeps}> ({name}, {axes})")
+        }
+        6 => format!("Concat <axis = {axis}> ({name}, {})", g.pick(seen).name),
+        7 => {
+            let numbers = [g.below(3) as i64 - 1, g.below(5) as i64 + 1, axis];
+            let [start, end, axis] = numbers.map(|number| g.ints(&[number]));
+            format!("Slice ({name}, {start}, {end}, {axis})")
+        }
+        8 => {
+            let widths: Vec<i64> = (0..2 * rank).map(|_| g.below(2) as i64).collect();
+            format!("Pad <mode = \"edge\"> ({name}, {})", g.ints(&widths))
+        }
+        9 => {
+            let index = g.constant(Array::scalar(0i64));
+            format!("Gather <axis = {axis}> ({name}, {index})")
+        }
+        10 => format!("Unsqueeze ({name}, {})", g.ints(&[axis])),
+        11 => {
+            // Two neighbours become one.
+            let mut shape: Vec<i64> = x.array.shape().iter().map(|&size| size as i64).collect();
+            if at + 1 < rank {
+                let next = shape.remove(at + 1);
+                shape[at] *= next;
+            }
+            format!("Reshape ({name}, {})", g.ints(&shape))
+        }
+        12 => {
+            let size = *x.array.shape().last()?;
+            let weight: Vec<f32> = (0..2 * size).map(|index| (index % 5) as f32 - 2.0).collect();
+            format!("MatMul ({name}, {})", g.constant(Array::new(vec![size, 2], weight).ok()?))
+        }
+        13 => {
+            let times: Vec<i64> = (0..rank).map(|axis| 1 + i64::from(axis == at)).collect();
+            format!("Tile ({name}, {})", g.ints(&times))
+        }
+        14 => {
+            let scales: Vec<f32> = (0..rank).map(|axis| if axis == at { 2.0 } else { 1.0 }).collect();
+            let scales = g.constant(Array::new(vec![rank], scales).ok()?);
+            format!("Resize <mode = \"nearest\"> ({name}, , {scales})")
+        }
+        _ => {
+            // Axes of size 1 come and go.
+            let axis = g.ints(&[axis]);
+            let wide = g.add(&format!("ReduceMin ({name}, {axis})"), 1)?.remove(0);
+            format!("Squeeze ({}, {axis})", wide.name)
+        }
+    };
+    Some(g.add(&call, 1)?.remove(0))
 }
 
 fn number(g: &mut Builder, dtype: DType, number: i64) -> String {

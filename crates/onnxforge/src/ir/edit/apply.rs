@@ -1,6 +1,6 @@
 //! The application of a checked edit, which cannot fail.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use super::plan::Plan;
 use super::{NewNode, ORDER_STEP, Operand, Rewrite};
@@ -13,7 +13,7 @@ use crate::ir::value::{Def, Use, Value};
 use crate::proto::Str;
 
 impl Model {
-    /// Makes the new nodes, in their order, after the plan's anchor.
+    /// Makes the new nodes, in their order, at the places of the plan.
     pub(super) fn insert(
         &mut self,
         rewrite: &Rewrite,
@@ -23,7 +23,8 @@ impl Model {
         results: &mut [Vec<Option<ValueId>>],
         free: &mut HashSet<Str>,
     ) -> Vec<NodeId> {
-        let mut after = plan.after;
+        // The last new node at each place.
+        let mut last: HashMap<Option<NodeId>, NodeId> = HashMap::new();
         let mut produced = Vec::new();
         let mut lent = HashSet::new();
         // New values first, so that nodes may refer to each other in any order.
@@ -49,7 +50,7 @@ impl Model {
                 };
             }
         }
-        for (staged, outputs) in rewrite.nodes.iter().zip(results.iter()) {
+        for ((staged, outputs), place) in rewrite.nodes.iter().zip(results.iter()).zip(&plan.places) {
             let node = match self.copied_node(rewrite, staged, plan.scope) {
                 Some(copy) => copy,
                 None => {
@@ -77,14 +78,14 @@ impl Model {
             };
             let inputs = staged.inputs.iter().map(operand).collect();
             let node = Node { inputs, outputs: outputs.clone(), attrs: staged.attrs.clone(), ..node };
-            let id = self.add_node(node, after);
+            let id = self.add_node(node, last.get(place).copied().or(*place));
             for &body in staged.attrs.iter().filter(|_| staged.copied.is_none()).flat_map(Attr::scopes) {
                 self.scopes[body].parent = Some(plan.scope);
                 if let ScopeKind::Body { node, .. } = &mut self.scopes[body].kind {
                     *node = id;
                 }
             }
-            after = Some(id);
+            last.insert(*place, id);
             produced.push(id);
         }
         produced

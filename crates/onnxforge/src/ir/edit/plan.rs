@@ -14,8 +14,8 @@ pub(super) struct Plan {
     pub scope: ScopeId,
     /// The consumed nodes and everything in bodies that do not move.
     pub consumed: Vec<NodeId>,
-    /// New nodes come right after this one; `None`: at the start.
-    pub after: Option<NodeId>,
+    /// For each new node the one that it comes right after, behind earlier ones of the same place; `None`: at the start.
+    pub places: Vec<Option<NodeId>>,
     pub removed_scopes: Vec<ScopeId>,
     /// The redefined values by what defines them.
     pub groups: Vec<Group>,
@@ -49,9 +49,9 @@ impl Model {
         planner.check_operands()?;
         planner.check_removed()?;
         let groups = planner.groups()?;
-        let after = planner.place(&groups)?;
+        let places = planner.places(&groups)?;
         let Planner { scope, consumed, removed_scopes, .. } = planner;
-        Ok(Plan { scope, consumed, after, removed_scopes, groups })
+        Ok(Plan { scope, consumed, places, removed_scopes, groups })
     }
 }
 
@@ -255,8 +255,9 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
-    /// New nodes fit between the last definition that they read and the first reader of what they define.
-    fn place(&self, groups: &[Group]) -> Result<Option<NodeId>, EditError> {
+    /// New nodes fit between the last definition that they read and the first reader of what they define. Where that is no one place
+    /// for all of them, each comes right after what it reads.
+    fn places(&self, groups: &[Group]) -> Result<Vec<Option<NodeId>>, EditError> {
         let mut latest: Option<NodeId> = None;
         let mut read = |value: ValueId| -> Result<(), EditError> {
             if let Some(node) = self.visible(value)?
@@ -309,7 +310,8 @@ impl<'a> Planner<'a> {
         }
         let latest_order = latest.map_or(0, |node| self.order(node));
         if latest_order >= earliest {
-            return Err(EditError::Order(first_reader.map(|value| self.name(value)).unwrap_or_default()));
+            let culprit = first_reader.map(|value| self.name(value)).unwrap_or_default();
+            return self.scattered(groups)?.ok_or(EditError::Order(culprit));
         }
         let last_consumed = self.rewrite.consumed.iter().copied().max_by_key(|&node| self.order(node));
         let mut after = match last_consumed {
@@ -320,7 +322,48 @@ impl<'a> Planner<'a> {
         while let Some(node) = after.filter(|node| self.gone.contains(node)) {
             after = self.model.nodes[node].previous;
         }
-        Ok(after)
+        Ok(vec![after; self.rewrite.nodes.len()])
+    }
+
+    /// A place for each new node by itself, as early as what it reads allows. `None`: something would read it too early.
+    fn scattered(&self, groups: &[Group]) -> Result<Option<Vec<Option<NodeId>>>, EditError> {
+        // What moves with a body is not taken apart.
+        if !self.moved.is_empty() || self.rewrite.nodes.iter().any(|staged| staged.copied.is_some()) {
+            return Ok(None);
+        }
+        let order = |place: Option<NodeId>| place.map_or(0, |node| self.order(node));
+        let mut places: Vec<Option<NodeId>> = Vec::new();
+        let place_of = |places: &[Option<NodeId>], source: Source| match source {
+            Source::Output(node, _) => Ok(places.get(node).copied().flatten()),
+            Source::Constant(_) => Ok(None),
+            Source::Value(target) => self.visible(target),
+        };
+        for staged in &self.rewrite.nodes {
+            let mut latest = None;
+            for operand in staged.reads() {
+                let source = match operand {
+                    Operand::Value(value) => self.resolve(value, operand)?,
+                    Operand::Output(NewNode(node), index) => Source::Output(node, index),
+                    Operand::Constant(_) | Operand::Absent => continue,
+                };
+                let place = place_of(&places, source)?;
+                if order(place) > order(latest) {
+                    latest = place;
+                }
+            }
+            places.push(latest);
+        }
+        for group in groups {
+            let defined = order(place_of(&places, group.source)?);
+            for &value in group.keeper.iter().chain(&group.others) {
+                for used in self.remaining(value) {
+                    if self.position(used, group.source, value)? <= defined {
+                        return Ok(None);
+                    }
+                }
+            }
+        }
+        Ok(Some(places))
     }
 
     fn order(&self, node: NodeId) -> u64 {
