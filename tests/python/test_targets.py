@@ -3,6 +3,7 @@
 import json
 import sys
 
+import conv_relu
 import native
 import numpy as np
 import onnx
@@ -73,6 +74,15 @@ def test_passes_of_targets_are_listed_and_can_be_asked_for(forge, tmp_path):
     asked = "fuse_conv_batchnorm,ort_conv_activation"
     found = report(forge, ROOT / "examples/small_cnn.onnx", tmp_path / "out.onnx", "--passes", asked)
     assert [entry["edits"] > 0 for entry in found["passes"]] == [True, True]
+
+
+def test_forms_of_conv_and_relu(forge):
+    """What docs/targets.md says of each form."""
+    rows = {title: (checked == "yes", accepted == "yes", difference) for title, _, checked, accepted, difference, _ in
+            conv_relu.table(forge.binary)}  # fmt: skip
+    refused = {title for title, row in rows.items() if row[:2] == (False, False)}
+    assert refused == {"A: attribute instead of Relu", "B: attribute and Relu", "D: the converter's own model"}
+    assert {row for title, row in rows.items() if title not in refused} == {(True, True, "0.0e+00")}
 
 
 def test_unknown_target(forge, tmp_path):

@@ -59,7 +59,9 @@ impl Engine {
     pub fn open<'m>(self, subject: &Subject<'m>) -> Result<Ready<'m>, EngineError> {
         match self {
             Self::Native | Self::Oracle => {
-                let options = eval::Options { wide: self == Self::Oracle, ..eval::Options::default() };
+                // In 64 bits the weights take twice their memory, so they are decoded anew for each run.
+                let wide = self == Self::Oracle;
+                let options = eval::Options { wide, keep_constants: !wide, ..eval::Options::default() };
                 Ok(Ready::Own(Session::new(subject.model, options)))
             }
             Self::Ort => {

@@ -213,7 +213,7 @@ fn inputs(
     options: &Options,
     index: usize,
 ) -> Result<Inputs, VerifyError> {
-    let dims = sizes(model, &options.dims, index);
+    let dims = sizes(model, options, index);
     let sizes = described(&dims);
     let seed = options.seed.wrapping_add(index as u64);
     let settings = sample::Options { seed, dims, default_dim: 1 + index % 3, ..sample::Options::default() };
@@ -326,8 +326,14 @@ fn input_names(model: &Model) -> BTreeSet<String> {
 
 /// The names of the dimensions of a model's inputs.
 pub fn named_dims(model: &Model) -> BTreeSet<String> {
+    dims_of(model, |_| true)
+}
+
+/// The names of the dimensions of those inputs of a model whose names are wanted.
+fn dims_of(model: &Model, wanted: impl Fn(&str) -> bool) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
-    for port in model.scope(model.main()).inputs() {
+    let ports = model.scope(model.main()).inputs().iter();
+    for port in ports.filter(|port| wanted(model.value(port.value).name())) {
         if let Type::Tensor(_, Some(shape)) = port.declared() {
             names.extend(shape.iter().filter_map(|dim| match dim {
                 DeclaredDim::Named(name) => Some(name.to_string()),
@@ -338,15 +344,15 @@ pub fn named_dims(model: &Model) -> BTreeSet<String> {
     names
 }
 
-/// Sizes for the named dimensions of a sample: others in each of three in a row, and others for each dimension.
-fn sizes(model: &Model, fixed: &HashMap<String, usize>, sample: usize) -> HashMap<String, usize> {
+/// Sizes for the named dimensions of a sample, as far as no given input tells them: others in each of three in a row, and others for
+/// each dimension.
+fn sizes(model: &Model, options: &Options, sample: usize) -> HashMap<String, usize> {
     const SIZES: [[usize; 3]; 3] = [[2, 5, 8], [1, 3, 4], [3, 7, 16]];
-    let mut dims: HashMap<String, usize> = named_dims(model)
-        .into_iter()
-        .enumerate()
-        .map(|(place, name)| (name, SIZES[sample % 3][place % 3]))
-        .collect();
-    dims.extend(fixed.iter().map(|(name, size)| (name.clone(), *size)));
+    let told = dims_of(model, |name| options.given.contains_key(name));
+    let free = named_dims(model).into_iter().filter(|name| !told.contains(name));
+    let mut dims: HashMap<String, usize> =
+        free.enumerate().map(|(place, name)| (name, SIZES[sample % 3][place % 3])).collect();
+    dims.extend(options.dims.iter().map(|(name, size)| (name.clone(), *size)));
     dims
 }
 
