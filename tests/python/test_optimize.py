@@ -241,3 +241,19 @@ def test_passes_are_explained(forge):
     assert "training" in forge("passes", "fuse_conv_batchnorm").good().out
     found = json.loads(forge("explain", "fuse_conv_batchnorm", model, "--json", "-").good().out)
     assert found["fired"] or found["skipped"]
+
+
+def test_a_model_of_old_stays_valid(forge, tmp_path):
+    """Before IR version 4 every constant is an input too; a new one is not, so the model says a version in which that is right."""
+    text = """<ir_version: 3, opset_import: ["" : 8]>
+    g (float[2,3,4] x, float[4] w) => (float[2,3,4] y) <float[4] w = {1, 2, 3, 4}>
+    { a = Transpose<perm=[0,2,1]>(x)  b = Transpose<perm=[0,2,1]>(a)  c = Add(b, w)  d = Add(c, w)
+      t = Transpose<perm=[2,0,1]>(d)  r = Relu(t)  u = Add(r, r)  y = Transpose<perm=[1,2,0]>(u) }"""
+    source, model, out = (tmp_path / name for name in ("model.onnxtxt", "model.onnx", "out.onnx"))
+    source.write_text(text)
+    forge("parse", source, "-o", model).good()
+    found = report(forge, model, out, "--passes", "merge_scalar_arithmetic,cancel_transposes,fuse_conv_bias,fold_constants")
+    message = onnx.load(out)
+    onnx.checker.check_model(message)
+    forge("check", out).good()
+    forge("optimize", out, "-o", tmp_path / "again.onnx").good()

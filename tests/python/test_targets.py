@@ -134,6 +134,23 @@ def test_the_doctor_finds_onnx_runtime_or_says_what_to_do(with_runtime, tmp_path
     named = json.loads(with_runtime("doctor", "--json", "-", ORT_DYLIB_PATH=found["runtime"]["library"]).good().out)
     assert named["runtime"]["source"] == "variable"
     missing = with_runtime("doctor", ORT_DYLIB_PATH=str(tmp_path / "nothing.so")).good()
-    assert "pip install onnxruntime" in missing.out and "nothing.so" in missing.out
-    done = with_runtime("census", EXAMPLES[0], ORT_DYLIB_PATH=str(tmp_path / "nothing.so")).orderly()
-    assert done.code == 2 and "pip install onnxruntime" in done.err
+    assert "ORT_DYLIB_PATH names" in missing.out and "nothing.so" in missing.out and "unset it" in missing.out
+    with_runtime("census", EXAMPLES[0], ORT_DYLIB_PATH=str(tmp_path / "nothing.so")).refused("unset it")
+    nowhere = with_runtime("census", EXAMPLES[0], VIRTUAL_ENV=str(tmp_path), PATH=str(tmp_path))
+    nowhere.refused("pip install onnxruntime")
+
+
+def test_no_library_of_the_current_folder_is_loaded(with_runtime, forge, tmp_path):
+    package = tmp_path / "onnxruntime"
+    (package / "capi").mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "capi/libonnxruntime.so.9.9.9").write_bytes(b"not a library")
+    done = forge("doctor", "--json", "-", cwd=tmp_path, env={"VIRTUAL_ENV": sys.prefix, "ORT_DYLIB_PATH": ""}).good()
+    assert str(tmp_path) not in done.out and json.loads(done.out)["runtime"]
+
+
+def test_passes_that_undo_each_other_are_refused(forge, tmp_path):
+    asked = "fuse_layer_norm,decompose_layernorm"
+    forge("optimize", EXAMPLES[0], "-o", tmp_path / "out.onnx", "--passes", asked).refused("ask for one of them")
+    both = forge("optimize", EXAMPLES[0], "-o", tmp_path / "out.onnx", "--passes", "fold_constants", "--target", "ort")
+    assert both.code == 2 and "--target" in both.err

@@ -124,3 +124,47 @@ def test_another_shape_is_different(verify, engine, tmp_path):
     onnx.save(other, tmp_path / "other.onnx")
     done = verify(plain, tmp_path / "other.onnx", "--engine", engine, "--json", "-")
     assert done.code == 1 and "became" in said(done)["outputs"][0]["mismatch"]
+
+
+def model_of(path, text, forge):
+    (path.parent / "model.onnxtxt").write_text('<ir_version: 10, opset_import: ["" : 21]>\n' + text)
+    forge("parse", path.parent / "model.onnxtxt", "-o", path).good()
+    return path
+
+
+def test_sizes_that_depend_on_rounding_excuse_nothing(verify, forge, tmp_path):
+    """In 64 bits the third of x times 3 is no x: what the float64 run selects says nothing of the numbers that 32 bits select."""
+    text = """g (float[N] x) => (float[M] y) <float third = {0.33333334}, float three = {3}, float f = {%s}>
+              { a = Mul(x, third)  b = Mul(a, three)  e = Equal(b, x)  s = Mul(x, f)  y = Compress<axis=0>(s, e) }"""
+    right, wrong = (model_of(tmp_path / f"{f}.onnx", text % f, forge) for f in ("1", "1.0001"))
+    done = verify(right, wrong, "--set-dim", "N=64", "--json", "-")
+    assert done.code == 1 and said(done)["verdict"] == "different"
+
+
+def test_lost_digits_are_an_error(verify, forge, tmp_path):
+    plain = model_of(tmp_path / "plain.onnx", "g (float[N] x) => (float[N] y) { y = Identity(x) }", forge)
+    text = "g (float[N] x) => (float[N] y) <float c = {1000000}> { a = Add(x, c)  y = Sub(a, c) }"
+    assert verify(plain, model_of(tmp_path / "lossy.onnx", text, forge)).code == 1
+
+
+def test_a_second_model_that_does_not_run_is_no_fallback(verify, forge, tmp_path):
+    text = "g (%s[N,1,4] x) => (%s[N,1,4] y) <%s[1,1,1] w = {2}> { y = Conv(x, w) }"
+    single, double = (model_of(tmp_path / f"{t}.onnx", text % (t, t, t), forge) for t in ("float", "double"))
+    verify(single, double).refused("second model does not run")
+    found = said(verify(double, double, "--json", "-").good())
+    assert found["engine"] == "native" and "first model does not run" in found["fallback"]
+
+
+def test_defaults_need_not_be_given(verify, tmp_path):
+    plain = perceptron(tmp_path / "plain.onnx")
+    other = onnx.load(plain)
+    other.graph.input.append(helper.make_tensor_value_info("b", TensorProto.FLOAT, [32, 8]))
+    onnx.save(other, tmp_path / "other.onnx")
+    for pair in ((plain, tmp_path / "other.onnx"), (tmp_path / "other.onnx", plain)):
+        assert said(verify(*pair, "--json", "-").good())["verdict"] in ("identical", "rounding")
+
+
+def test_tolerances_are_numbers(verify, tmp_path):
+    plain = perceptron(tmp_path / "plain.onnx")
+    for text in ("nan", "-1", "much"):
+        assert verify(plain, plain, "--tolerance", text).code == 2

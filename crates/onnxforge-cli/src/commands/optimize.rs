@@ -66,7 +66,7 @@ pub struct Selection {
     #[arg(long, value_name = "A,B", value_delimiter = ',')]
     skip: Vec<String>,
     /// What the model is made for.
-    #[arg(long, value_parser = target(), default_value = PORTABLE.name)]
+    #[arg(long, value_parser = target(), default_value = PORTABLE.name, conflicts_with = "passes")]
     target: &'static Target,
 }
 
@@ -82,6 +82,16 @@ impl Selection {
     pub fn resolve(&self) -> Result<Vec<&'static Pass>, Failure> {
         let chosen = self.passes.iter().map(|name| find(name)).collect::<Result<Vec<_>, _>>()?;
         let mut chosen = if chosen.is_empty() { self.target.passes().collect() } else { chosen };
+        for target in TARGETS {
+            let asked = |of: &[&'static Pass]| {
+                of.iter().map(|pass| pass.name).find(|name| chosen.iter().any(|pass| pass.name == *name))
+            };
+            if let (Some(adds), Some(omits)) = (asked(target.adds), asked(target.omits)) {
+                return Err(Failure(format!(
+                    "{adds} is for models without what {omits} makes; ask for one of them"
+                )));
+            }
+        }
         for name in &self.skip {
             let skipped = find(name)?;
             chosen.retain(|pass| pass.name != skipped.name);

@@ -13,7 +13,7 @@ use onnxforge::ir::{Model, Type};
 use onnxforge::ops::Value;
 use onnxforge::runtime::Runtime;
 use onnxforge::verify::engine::{Engine, Subject};
-use onnxforge::verify::{self, Options, OutputReport, Verdict as Said};
+use onnxforge::verify::{self, Options, OutputReport, Verdict as Said, VerifyError};
 use serde::Serialize;
 
 use super::load_model;
@@ -27,7 +27,8 @@ const MOST_INPUTS: u64 = 16 << 30;
 /// Tell whether two models compute the same, and whether a difference is rounding or error.
 ///
 /// Both run on the same made-up inputs, at several sizes of every named dimension. Where results differ, a float64 run of the first
-/// model judges: the second is right when it is no further from that than the first is.
+/// model judges: the second is right when it is no further from that than the first is, up to a few times and a few units in the last
+/// place, or a little further where both models agree in 64 bits.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The model that is right.
@@ -41,7 +42,7 @@ pub struct Args {
     #[arg(long, value_name = "N", conflicts_with = "samples", value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     sweep: Option<usize>,
     /// Accept differences up to this share of the largest magnitude of an output, instead of asking a float64 run.
-    #[arg(long, value_name = "T")]
+    #[arg(long, value_name = "T", value_parser = share)]
     tolerance: Option<f64>,
     /// What computes: ONNX Runtime without its optimizations where it is found (auto), or this library.
     #[arg(long, value_enum, default_value = "auto")]
@@ -57,6 +58,14 @@ pub struct Args {
     seed: u64,
 }
 
+/// Reads a share of something.
+fn share(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(share) if share.is_finite() && share >= 0.0 => Ok(share),
+        _ => Err("a number from 0 on is needed, such as 1e-5".to_owned()),
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum EngineArg {
     Auto,
@@ -70,6 +79,8 @@ struct Report {
     schema: u32,
     #[serde(flatten)]
     report: verify::Report,
+    /// Why another engine than ONNX Runtime computed, where that was to.
+    fallback: Option<String>,
     /// How differences are distributed, where that was asked for.
     sweep: Option<Sweep>,
 }
@@ -130,18 +141,21 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     let subjects =
         [Subject { model: &first, path: &args.first }, Subject { model: &second, path: &args.second }];
     let mut found = verify::verify(&subjects[0], &subjects[1], &options);
-    // What ONNX Runtime cannot run, this library may.
-    if let (EngineArg::Auto, Engine::Ort, Err(error @ verify::VerifyError::Run { .. })) =
+    // What ONNX Runtime never could run, this library may. A second model that it cannot run although it can the first is no fallback's business.
+    let mut fallback = None;
+    if let (EngineArg::Auto, Engine::Ort, Err(error @ VerifyError::Run { which: "first", .. })) =
         (args.engine, engine, &found)
     {
         tracing::warn!("{error}; the native engine takes over");
+        fallback = Some(error.to_string());
         options.engine = Engine::Native;
         found = verify::verify(&subjects[0], &subjects[1], &options);
     }
     let report = found?;
-    let sweep = args.sweep.map(|_| Sweep::of(&report.by_sample));
     let verdict = report.verdict;
-    let report = Report { schema: 1, report, sweep };
+    // What is wrong recommends nothing.
+    let sweep = args.sweep.filter(|_| verdict != Said::Different).map(|_| Sweep::of(&report.by_sample));
+    let report = Report { schema: 1, report, fallback, sweep };
     output.result(&report, |out| report.show(out))?;
     Ok(if verdict == Said::Different { Verdict::No } else { Verdict::Yes })
 }

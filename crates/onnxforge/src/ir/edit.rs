@@ -336,6 +336,10 @@ impl Model {
         for &value in &rewrite.dropped {
             self.values[value].def = Def::Removed;
         }
+        // Constants that are no inputs have their place only in models of this version.
+        if !made.is_empty() && self.header.ir_version.is_some() {
+            self.raise_ir_version(version::FREE_CONSTANTS);
+        }
 
         let bytes_after = rewrite.added_bytes();
         let entry = Entry {

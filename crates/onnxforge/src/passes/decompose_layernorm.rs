@@ -45,7 +45,10 @@ fn decompose(cx: &Cx<'_>, id: NodeId) -> Result<Change, Skip> {
     let sum = change.op("Add", [variance, epsilon], []);
     let root = change.op("Sqrt", [sum], []);
     let mut y = change.op("Div", [deviation, root], []);
-    y = change.op("Mul", [y, cx.input(id, 1)?.into()], []);
+    let scale = cx.input(id, 1)?;
+    if cx.uniform(scale) != Some(1.0) {
+        y = change.op("Mul", [y, scale.into()], []);
+    }
     if let Some(bias) = cx.node(id).input(2) {
         y = change.op("Add", [y, bias.into()], []);
     }

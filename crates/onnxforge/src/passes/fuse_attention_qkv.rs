@@ -46,6 +46,10 @@ fn products(cx: &Cx<'_>, root: NodeId) -> Result<Change, Skip> {
 fn gemms(cx: &Cx<'_>, root: NodeId) -> Result<Change, Skip> {
     let (x, nodes) = three(cx, root)?;
     let transposed = cx.call(root)?.flag("transB")?;
+    // Before that an attribute said whether the bias is stretched.
+    if cx.call(root)?.since() < 7 {
+        return Err(Skip::NOT_HERE);
+    }
     for &node in &nodes {
         let call = cx.call(node)?;
         let is_plain = call.float("alpha")? == 1.0 && call.float("beta")? == 1.0 && !call.flag("transA")?;

@@ -128,7 +128,7 @@ impl Pass {
 
     /// Whether it runs only where it is asked for.
     pub fn is_optional(&self) -> bool {
-        defaults().all(|pass| pass.name != self.name)
+        OPTIONAL.iter().any(|(_, passes)| passes.iter().any(|pass| pass.name == self.name))
     }
 
     /// When it runs.

@@ -4,7 +4,7 @@
 //! tensor and a constant bias of the features. What else reads the sum reads it from the operator. For the target `ort`.
 //! **Accuracy** `Rounding`: three summands are added in another order.
 //! **Proof** This is the definition of the operator, whose fourth output is the sum.
-//! **Never** sums that stretch an operand; along more axes than the last; tensors of other ranks than 2 and 3, or other element types than 32 bits; statistics that something reads.
+//! **Never** sums that stretch an operand; scales and biases that are stretched; along more axes than the last; tensors of other ranks than 2 and 3, or other element types than 32 bits; statistics that something reads.
 
 use super::pass;
 use crate::ir::edit::Operand;
@@ -33,8 +33,18 @@ fn fuse(cx: &Cx<'_>, norm: NodeId) -> Result<Change, Skip> {
     }
     let call = cx.call(norm)?;
     let last = crate::ops::call::axis(call.int("axis")?, shape.len())? + 1 == shape.len();
-    if !last || cx.rank(scale)? != 1 {
+    if !last {
         return Err(Reason::Attribute("axis").into());
+    }
+    // The standard stretches both, ONNX Runtime's operator does not.
+    let features = shape.last().map_or(&[][..], std::slice::from_ref);
+    for parameter in [Some(scale), cx.node(norm).input(2)].into_iter().flatten() {
+        if !cx.same_shape(cx.shape(parameter)?, features) {
+            return Err(Skip::at(
+                Reason::Rule("the scale or the bias is no vector of the features"),
+                parameter,
+            ));
+        }
     }
     if cx.dtype(total)? != DType::F32 {
         return Err(Skip::at(Reason::Type, total));

@@ -3,9 +3,9 @@
 //! A target adds passes, which run when all others have found what they find, and leaves out those whose results it cannot use.
 
 use super::{
-    Pass, decompose_layernorm, fuse_attention, fuse_gelu, fuse_instance_norm, fuse_layer_norm, fuse_rms_norm,
-    fuse_rotary_embedding, ort_bias_gelu, ort_conv_activation, ort_gemm_activation, ort_matmul,
-    ort_quick_gelu, ort_skip_layer_norm,
+    Pass, decompose_layernorm, fuse_attention, fuse_gelu, fuse_hard_sigmoid, fuse_instance_norm,
+    fuse_layer_norm, fuse_rms_norm, fuse_rotary_embedding, ort_bias_gelu, ort_conv_activation,
+    ort_gemm_activation, ort_matmul, ort_quick_gelu, ort_skip_layer_norm,
 };
 
 /// What a model is made for.
@@ -47,9 +47,10 @@ pub static ORT: Target = Target {
 /// Converters to TensorFlow Lite.
 pub static TFLITE: Target = Target {
     name: "tflite",
-    summary: "Converters to TensorFlow Lite: normalizations, attention and activations in primitive operators",
+    summary: "Converters to TensorFlow Lite: LayerNormalization in primitive operators, nothing fused into newer ones",
     adds: &[&decompose_layernorm::PASS],
     omits: &[
+        &fuse_hard_sigmoid::PASS,
         &fuse_instance_norm::PASS,
         &fuse_layer_norm::PASS,
         &fuse_rms_norm::PASS,

@@ -1,5 +1,6 @@
 //! Where an ONNX Runtime may be installed.
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -36,7 +37,9 @@ pub fn candidates() -> impl Iterator<Item = Candidate> {
     let named = std::env::var_os(VARIABLE).filter(|path| !path.is_empty());
     let is_free = named.is_none();
     let others = std::iter::once_with(move || {
+        let mut seen = HashSet::new();
         let python = interpreters().into_iter().filter_map(|python| in_package(&python));
+        let python = python.filter(move |library| seen.insert(library.clone()));
         let system = system_names().iter().map(PathBuf::from);
         python.map(of(Source::Python)).chain(system.map(of(Source::System)))
     });
@@ -59,7 +62,9 @@ fn interpreters() -> Vec<OsString> {
 
 /// The library in the package `onnxruntime` of an interpreter. The package is located, not imported.
 fn in_package(python: &OsString) -> Option<PathBuf> {
-    const LOCATE: &str = "import importlib.util as u\ns = u.find_spec('onnxruntime')\nprint(s.submodule_search_locations[0] if s else '')";
+    // A package in the current folder is nobody's installation: whoever made that folder would run code here.
+    const LOCATE: &str = "import sys\nsys.path = [place for place in sys.path if place]\nimport importlib.util as u\n\
+                          s = u.find_spec('onnxruntime')\nprint(s.submodule_search_locations[0] if s else '')";
     let output =
         Command::new(python).args(["-c", LOCATE]).stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
     let folder = String::from_utf8(output.stdout).ok()?;

@@ -13,7 +13,7 @@ use ort::session::builder::{GraphOptimizationLevel, SessionBuilder};
 use ort::session::{Session, SessionInputValue};
 use serde::Serialize;
 
-use self::find::{Candidate, Source};
+use self::find::{Candidate, Source, VARIABLE};
 use crate::io::{LoadOptions, load};
 use crate::ops::Value;
 
@@ -36,10 +36,23 @@ pub struct Runtime {
 
 /// Why there is no ONNX Runtime.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("ONNX Runtime is not found{}; `pip install onnxruntime`, or set ORT_DYLIB_PATH to its library", tried(.failures))]
-pub struct Missing {
-    /// The libraries that were found and could not be loaded, with the reason.
-    pub failures: Vec<(PathBuf, String)>,
+pub enum Missing {
+    /// The variable names something that cannot be loaded.
+    #[error("{VARIABLE} names {path}, which cannot be loaded ({reason}); correct it, or unset it", path = .0.display(), reason = .1)]
+    Variable(PathBuf, String),
+    /// Nothing was found that could be loaded. What was found is listed, with the reason.
+    #[error("ONNX Runtime is not found{}; `pip install onnxruntime`, or set {VARIABLE} to its library", tried(.0))]
+    Nowhere(Vec<(PathBuf, String)>),
+}
+
+/// Why a library does not load, with what the system says of it.
+fn reason(error: &ort::LoadDynamicError) -> String {
+    match error {
+        ort::LoadDynamicError::Dlopen { error, .. } => {
+            std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
+        }
+        other => other.to_string(),
+    }
 }
 
 fn tried(failures: &[(PathBuf, String)]) -> String {
@@ -100,7 +113,7 @@ impl Runtime {
     fn first(candidates: impl Iterator<Item = Candidate>) -> Result<Self, Missing> {
         let mut failures = Vec::new();
         for Candidate { library, source } in candidates {
-            let loaded = ort::init_from(&library).map_err(|error| error.to_string()).and_then(|builder| {
+            let loaded = ort::init_from(&library).map_err(|error| reason(&error)).and_then(|builder| {
                 builder.with_name("onnxforge").build().map_err(|error| error.to_string())
             });
             match loaded {
@@ -109,10 +122,11 @@ impl Runtime {
                 }
                 // That a library of the system is not there is no failure worth telling.
                 Err(_) if source == Source::System => {}
+                Err(reason) if source == Source::Variable => return Err(Missing::Variable(library, reason)),
                 Err(reason) => failures.push((library, reason)),
             }
         }
-        Err(Missing { failures })
+        Err(Missing::Nowhere(failures))
     }
 
     /// The version, as far as the library tells: in its file name, or in the branch that it was built from.

@@ -31,6 +31,9 @@ pub enum Mismatch {
     /// NaN or an infinity on one side only, or different ones.
     #[error("what is not a finite number differs")]
     NotFinite,
+    /// One of both has no result.
+    #[error("a result is missing")]
+    Missing,
     /// Elements that are no numbers.
     #[error("the texts differ")]
     Text,
@@ -72,8 +75,12 @@ fn compare_arrays(expected: &Array, found: &Array) -> Result<Difference, Mismatc
     Ok(Difference { ulps: ulps(expected, found), ..difference })
 }
 
-/// How far numbers are from those that were expected, of which there are as many.
+/// How far numbers are from those that were expected.
 pub fn compare_numbers(expected: &[f64], found: &[f64]) -> Result<Difference, Mismatch> {
+    if expected.len() != found.len() {
+        let counted = |numbers: &[f64]| format!("{} numbers", numbers.len());
+        return Err(Mismatch::Type(counted(expected), counted(found)));
+    }
     let (mut max_abs, mut scale, mut product, mut squares) = (0.0f64, 0.0f64, 0.0, [0.0, 0.0]);
     for (&x, &y) in expected.iter().zip(found) {
         if !x.is_finite() || !y.is_finite() {
@@ -93,7 +100,7 @@ pub fn compare_numbers(expected: &[f64], found: &[f64]) -> Result<Difference, Mi
         max_abs,
         max_rel: if scale > 0.0 { max_abs / scale } else { max_abs },
         ulps: None,
-        cosine: if norm > 0.0 { product / norm } else { 1.0 },
+        cosine: if norm > 0.0 { product / norm } else { f64::from(u8::from(max_abs == 0.0)) },
     })
 }
 

@@ -325,7 +325,8 @@ impl<'a> Planner<'a> {
         Ok(vec![after; self.rewrite.nodes.len()])
     }
 
-    /// A place for each new node by itself, as early as what it reads allows. `None`: something would read it too early.
+    /// A place for each new node by itself, as early as what it reads allows; nodes stand in the rewrite behind what they read. `None`:
+    /// something would read it too early.
     fn scattered(&self, groups: &[Group]) -> Result<Option<Vec<Option<NodeId>>>, EditError> {
         // What moves with a body is not taken apart.
         if !self.moved.is_empty() || self.rewrite.nodes.iter().any(|staged| staged.copied.is_some()) {

@@ -8,7 +8,7 @@ use crate::ir::value::Def;
 use crate::proto::schema::OperatorSetIdProto;
 
 /// The first IR version in which a constant need not be listed as an input, and an input's default may be overridden.
-const FREE_CONSTANTS: i64 = 4;
+pub(super) const FREE_CONSTANTS: i64 = 4;
 
 impl Model {
     /// Declares that another version of a domain, which must be imported already, holds in a scope and wherever else its

@@ -33,7 +33,8 @@ impl MinCut {
         self.edge(from, to, 1);
     }
 
-    /// `from` must not be on the first side and `to` on the second.
+    /// `from` must not be on the first side and `to` on the second. Neither may be a side itself: every way from one side to the other
+    /// then has an edge that costs 1, and so a division exists.
     pub fn forbids(&mut self, from: usize, to: usize) {
         self.edge(from, to, NEVER);
     }
