@@ -19,6 +19,7 @@ import passes
 
 THREADS = 2
 RUNS = 3
+SESSIONS = 5
 
 
 def timed(session, feeds):
@@ -54,16 +55,20 @@ def offline(path, out):
 
 
 def times_of(models, inputs, rounds):
-    """Milliseconds of each model on the same inputs, round by round."""
-    sessions = [native.session(model, THREADS, optimized=True) for model in models]
-    feeds = native.feeds_of(sessions[0], inputs)
-    times = [[] for _ in sessions]
-    for round in range(rounds + 1):
-        # Who comes second finds warmer caches: they take turns.
-        for turn in range(len(sessions)):
-            which = (round + turn) % len(sessions)
-            times[which].append(timed(sessions[which], feeds))
-    return [column[1:] for column in times]
+    """Milliseconds of each model on the same inputs, round by round. Small models run faster or slower by where a session happens to
+    have its memory, so there are several sessions of each."""
+    times = [[] for _ in models]
+    for _ in range(SESSIONS):
+        sessions = [native.session(model, THREADS, optimized=True) for model in models]
+        feeds = native.feeds_of(sessions[0], inputs)
+        for round in range(rounds // SESSIONS + 1):
+            # Who comes second finds warmer caches: they take turns.
+            for turn in range(len(sessions)):
+                which = (round + turn) % len(sessions)
+                spent = timed(sessions[which], feeds)
+                if round > 0:
+                    times[which].append(spent)
+    return times
 
 
 def main(binary, name, path, opset="keep", target="portable", rounds="20"):
