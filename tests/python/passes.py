@@ -32,6 +32,12 @@ BEST_PEER = {
     "whisper_tiny_enc.dynamo": 130, "whisper_tiny_enc.torchscript": 179, "yolov8n.dynamo": 236,
     "yolov8n.torchscript": 241, "yolov8s.torchscript": 241,
 }  # fmt: skip
+# The fewest nodes that onnxsim or OnnxSlim leave of a model with the weights of lively.py. With the zoo's own, scales of 1 and biases of 0, they
+# take normalizations apart by which ONNX Runtime would have recognised them; we do not, and have more nodes then.
+BEST_PEER_LIVELY = {
+    "deit_small.torchscript": 611, "mobilevit_small.torchscript": 549, "vit_base.torchscript": 611,
+    "wav2vec2_base.torchscript": 662, "whisper_base_enc.torchscript": 311, "whisper_tiny_enc.torchscript": 215,
+}  # fmt: skip
 SHUFFLES = 5
 TOLERANCE = 1e-5
 
@@ -118,7 +124,7 @@ def main(binary, name, path, opset="keep", target="portable"):
 
         report = optimize(path)
         left, best = report["after"]["nodes"], BEST_PEER.get(name)
-        if best is not None and left > best:
+        if name not in BEST_PEER_LIVELY and best is not None and left > best:
             problems.append(f"{left} nodes, a peer leaves {best}")
         again = run(binary, "optimize", out, "-o", Path(folder) / "again.onnx", "--json", "-")
         if any(entry["edits"] for entry in again["passes"]):
@@ -142,7 +148,9 @@ def main(binary, name, path, opset="keep", target="portable"):
             known, inputs = {}, inputs[:1]
             run_all = functools.partial(own_results, binary, folder)
             expected = run_all(model, inputs)
-        optimize(model)
+        of_lively = optimize(model)["after"]["nodes"]
+        if of_lively > BEST_PEER_LIVELY.get(name, of_lively):
+            problems.append(f"{of_lively} nodes with lively weights, a peer leaves {BEST_PEER_LIVELY[name]}")
         whole, _ = error(expected, run_all(out, inputs))
         if not whole <= TOLERANCE:
             problems.append(f"off by {whole:.1e}")
