@@ -131,7 +131,7 @@ def test_the_doctor_finds_onnx_runtime_or_says_what_to_do(with_runtime, tmp_path
     found = json.loads(with_runtime("doctor", "--json", "-").good().out)
     assert found["runtime"]["version"] == onnxruntime.__version__
     assert found["runtime"]["source"] == "python"
-    named = json.loads(with_runtime("doctor", "--json", "-", ORT_DYLIB_PATH=found["runtime"]["library"]).good().out)
+    named = json.loads(with_runtime("doctor", "--json", "-", ORT_DYLIB_PATH=found["runtime"]["file"]).good().out)
     assert named["runtime"]["source"] == "variable"
     missing = with_runtime("doctor", ORT_DYLIB_PATH=str(tmp_path / "nothing.so")).good()
     assert "ORT_DYLIB_PATH names" in missing.out and "nothing.so" in missing.out and "unset it" in missing.out

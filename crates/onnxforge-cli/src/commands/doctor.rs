@@ -24,7 +24,7 @@ struct Report {
 
 #[derive(Debug, Serialize)]
 struct Found {
-    library: String,
+    file: String,
     source: Source,
     version: Option<String>,
     build: String,
@@ -34,7 +34,7 @@ pub fn run(_: &Args, output: &Output) -> Result<Verdict, Failure> {
     let (runtime, problem) = match Runtime::get() {
         Ok(runtime) => {
             let found = Found {
-                library: runtime.library.display().to_string(),
+                file: runtime.file.display().to_string(),
                 source: runtime.source,
                 version: runtime.version(),
                 build: runtime.build.clone(),
@@ -61,7 +61,7 @@ pub fn run(_: &Args, output: &Output) -> Result<Verdict, Failure> {
                     Source::Python => "of the Python package onnxruntime".to_owned(),
                     Source::System => "of the system".to_owned(),
                 };
-                writeln!(out, "ONNX Runtime {version}, {source}: {}", found.library)
+                writeln!(out, "ONNX Runtime {version}, {source}: {}", found.file)
             }
             (None, problem) => writeln!(out, "{}", problem.as_deref().unwrap_or_default()),
         }

@@ -26,8 +26,8 @@ const LARGE: &str = "1024";
 #[derive(Debug)]
 pub struct Runtime {
     environment: Environment,
-    /// The library.
-    pub library: PathBuf,
+    /// The file that holds it.
+    pub file: PathBuf,
     /// Where it was found.
     pub source: Source,
     /// What the library says of its build.
@@ -118,7 +118,7 @@ impl Runtime {
             });
             match loaded {
                 Ok(environment) => {
-                    return Ok(Self { environment, library, source, build: ort::info().to_owned() });
+                    return Ok(Self { environment, file: library, source, build: ort::info().to_owned() });
                 }
                 // That a library of the system is not there is no failure worth telling.
                 Err(_) if source == Source::System => {}
@@ -131,7 +131,7 @@ impl Runtime {
 
     /// The version, as far as the library tells: in its file name, or in the branch that it was built from.
     pub fn version(&self) -> Option<String> {
-        let name = self.library.file_name()?.to_string_lossy();
+        let name = self.file.file_name()?.to_string_lossy();
         let branch = self.build.split("git-branch=rel-").nth(1);
         let of_name = name.split(".so.").nth(1).filter(|version| version.contains('.'));
         let version = of_name.or_else(|| branch?.split([',', ' ']).next())?;
