@@ -33,15 +33,6 @@ def given(folder, message):
     return feeds
 
 
-def outputs(model, feeds):
-    """What ONNX Runtime makes of the inputs, or why it cannot."""
-    try:
-        session = native.session(model)
-        return session.run(None, native.feeds_of(session, feeds))
-    except Exception as error:  # noqa: BLE001
-        return str(error)
-
-
 def same(expected, found):
     """Whether two results agree: tensors, or sequences of such."""
     if isinstance(expected, list):
@@ -79,13 +70,13 @@ def main(binary, cases, *versions):
                 before = version_of(message)
                 if before is None or not 7 <= before < version or RANDOM & {node.op_type for node in message.graph.node}:
                     continue
-                expected = outputs(path, feeds)
+                expected = native.outputs(path, feeds)
                 if isinstance(expected, str):
                     continue
                 counts["models"] += 1
                 command = [binary, "upgrade", path, "-o", ours, "--opset", version, "--quiet"]
                 done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
-                found = outputs(ours, feeds) if done.returncode == 0 else None
+                found = native.outputs(ours, feeds) if done.returncode == 0 else None
                 right = found is not None and same(expected, found)
                 counts["ours"] += right
                 if found is None:
@@ -93,7 +84,7 @@ def main(binary, cases, *versions):
                     print(f"{name} to {version}: {done.stderr.strip().split(': ', 2)[-1]}")
                 try:
                     onnx.save(onnx.version_converter.convert_version(message, version), theirs)
-                    they = same(expected, outputs(theirs, feeds))
+                    they = same(expected, native.outputs(theirs, feeds))
                 except Exception:  # noqa: BLE001
                     counts["theirs refused"] += 1
                     they = False

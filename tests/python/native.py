@@ -44,6 +44,15 @@ def feeds_of(theirs, inputs):
     return {port.name: inputs[port.name] for port in theirs.get_inputs()}
 
 
+def outputs(model, inputs):
+    """What ONNX Runtime makes of the inputs, or why it cannot."""
+    try:
+        theirs = session(model)
+        return theirs.run(None, feeds_of(theirs, inputs))
+    except Exception as error:  # noqa: BLE001
+        return str(error)
+
+
 def relative_error(found, expected):
     """The largest difference as a share of the largest expected magnitude."""
     found, expected = np.asarray(found), np.asarray(expected)

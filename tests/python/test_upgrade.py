@@ -6,6 +6,7 @@ import native
 import numpy as np
 import onnx
 import onnx.version_converter
+import passes
 import pytest
 from corpus import ROOT
 
@@ -55,25 +56,10 @@ def upgrade(forge, model, target, opset, *arguments):
     return json.loads(done.out)
 
 
-def named_dims(path):
-    message = onnx.load(path, load_external_data=False)
-    dims = [dim for port in message.graph.input for dim in port.type.tensor_type.shape.dim]
-    return sorted({dim.dim_param for dim in dims if dim.dim_param})
-
-
 def made_up(forge, model, folder):
     """Inputs that our evaluator can run the model with."""
-    dims = native.flags(f"{name}={3 + index}" for index, name in enumerate(named_dims(model)))
+    dims = native.flags(f"{name}={3 + index}" for index, name in enumerate(passes.named_dims(model)))
     return native.run_ours(forge.binary, model, folder, *dims)[1]
-
-
-def outputs(model, inputs):
-    """What ONNX Runtime makes of the inputs, or why it cannot."""
-    try:
-        session = native.session(model)
-        return session.run(None, native.feeds_of(session, inputs))
-    except Exception as error:  # noqa: BLE001
-        return str(error)
 
 
 def agree(expected, found):
@@ -99,10 +85,10 @@ def test_converted_cases_of_the_library(forge, write, tmp_path, name, before, op
     assert upgrade(forge, model, after, opset)["to"] == opset
     onnx.checker.check_model(str(after), full_check=True)
     inputs = made_up(forge, model, tmp_path)
-    expected = outputs(model, inputs)
+    expected = native.outputs(model, inputs)
     if isinstance(expected, str):
         pytest.skip(f"ONNX Runtime cannot run it: {expected}")
-    found = outputs(after, inputs)
+    found = native.outputs(after, inputs)
     assert not isinstance(found, str), found
     assert agree(expected, found) != (name in OTHERWISE)
 
@@ -122,7 +108,7 @@ def by_onnx(forge, model, folder, opset):
         inputs = made_up(forge, model, folder)
     except RuntimeError:
         return None
-    expected = outputs(model, inputs)
+    expected = native.outputs(model, inputs)
     if isinstance(expected, str):
         return None
     try:
@@ -130,7 +116,7 @@ def by_onnx(forge, model, folder, opset):
     except Exception:  # noqa: BLE001
         return False
     onnx.save(theirs, folder / "theirs.onnx")
-    return agree(expected, outputs(folder / "theirs.onnx", inputs))
+    return agree(expected, native.outputs(folder / "theirs.onnx", inputs))
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda path: path.stem)
@@ -148,10 +134,10 @@ def test_whole_models(forge, tmp_path, model, opset):
         inputs = made_up(forge, model, tmp_path)
     except RuntimeError as error:
         pytest.skip(f"nobody makes up inputs: {error}")
-    expected = outputs(model, inputs)
+    expected = native.outputs(model, inputs)
     if isinstance(expected, str):
         pytest.skip(f"ONNX Runtime cannot run it: {expected}")
-    found = outputs(after, inputs)
+    found = native.outputs(after, inputs)
     assert not isinstance(found, str), found
     assert agree(expected, found)
 
@@ -181,7 +167,7 @@ def test_changes_of_the_text_alone(forge, write, name, size):
         constants = "<float[1,1,3] w = {1, 2, 3}, float low = {-1}, float high = {1}>"
         graph = f"g (float[1,1,5] x) => (float[1,1,N] y) {constants} {{ {body} }}"
         x = np.array([[[np.inf, -np.inf, 0.5, -2, 3]]] if "Cast" in call else [[[1, -2, 3, -4, 5]]], np.float32)
-        return outputs(write(f'<ir_version: 9, opset_import: ["" : {opset}]> {graph}'), {"x": x})
+        return native.outputs(write(f'<ir_version: 9, opset_import: ["" : {opset}]> {graph}'), {"x": x})
 
     expected = at(first)
     if isinstance(expected, str):

@@ -15,6 +15,7 @@ use serde::Serialize;
 
 use self::parse::gigabytes;
 pub(super) use self::parse::{named_shape, named_size, seconds};
+pub(super) use self::select::{check_dims, stored};
 use super::{load_model, warn_of_newer_opsets};
 use crate::failure::{Failure, Verdict};
 use crate::output::{Output, bytes, number, table};

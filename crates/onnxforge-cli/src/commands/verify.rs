@@ -1,15 +1,12 @@
 //! `onnxforge verify`: whether two models compute the same.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
 use clap::builder::RangedU64ValueParser;
 use comfy_table::Cell;
-use onnxforge::eval::npz;
-use onnxforge::ir::value::Port;
-use onnxforge::ir::{Model, Type};
+use onnxforge::ir::Model;
 use onnxforge::ops::Value;
 use onnxforge::runtime::Runtime;
 use onnxforge::verify::engine::{Engine, Subject};
@@ -17,7 +14,7 @@ use onnxforge::verify::{self, Options, OutputReport, Verdict as Said, VerifyErro
 use serde::Serialize;
 
 use super::load_model;
-use super::run::named_size;
+use super::run::{check_dims, named_size, stored};
 use crate::failure::{Failure, Verdict};
 use crate::output::{Output, number, table};
 
@@ -119,11 +116,7 @@ impl Sweep {
 
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     let (first, second) = (load_model(&args.first, output)?, load_model(&args.second, output)?);
-    let dims = verify::named_dims(&first);
-    if let Some((name, _)) = args.set_dim.iter().find(|(name, _)| !dims.contains(name)) {
-        let known: Vec<&str> = dims.iter().map(String::as_str).collect();
-        return Err(Failure(format!("--set-dim: no input has a dimension {name:?}; there are {known:?}")));
-    }
+    check_dims(&args.set_dim, &first)?;
     let engine = match args.engine {
         EngineArg::Auto if Runtime::get().is_ok() => Engine::Ort,
         EngineArg::Auto | EngineArg::Native => Engine::Native,
@@ -160,23 +153,16 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     Ok(if verdict == Said::Different { Verdict::No } else { Verdict::Yes })
 }
 
-/// The inputs that the archive holds, in the element types that the model wants.
+/// The inputs that the archive holds.
 fn given(args: &Args, model: &Model) -> Result<HashMap<String, Value>, Failure> {
     let Some(path) = &args.inputs else { return Ok(HashMap::new()) };
-    let named = |error: &dyn std::fmt::Display| Failure(format!("{}: {error}", path.display()));
-    let file = File::open(path).map_err(|error| named(&error))?;
-    let mut found = HashMap::new();
-    for (name, array) in npz::read(file, MOST_INPUTS).map_err(|error| named(&error))? {
-        let mut ports = model.scope(model.main()).inputs().iter();
-        let declared = ports.find(|port| **model.value(port.value).name() == *name).map(Port::declared);
-        let fitted = match declared {
-            Some(Type::Tensor(Some(wanted), _)) => npz::fit(&array, wanted),
-            Some(_) => None,
-            None => return Err(named(&format!("the first model has no input {name:?}"))),
-        };
-        found.insert(name, fitted.unwrap_or(array).into());
+    let found = stored(path, model, MOST_INPUTS)?;
+    let ports = model.scope(model.main()).inputs().iter();
+    let known: Vec<String> = ports.map(|port| model.value(port.value).name().to_string()).collect();
+    match found.keys().filter(|name| !known.contains(name)).min() {
+        Some(name) => Err(Failure(format!("{}: the first model has no input {name:?}", path.display()))),
+        None => Ok(found),
     }
-    Ok(found)
 }
 
 impl Report {

@@ -124,6 +124,17 @@ dtypes! {
 }
 
 impl DType {
+    /// The distance of 1 and the next number, of floats of 16 bits and more.
+    pub fn epsilon(self) -> Option<f64> {
+        match self {
+            Self::F64 => Some(f64::EPSILON),
+            Self::F32 => Some(f64::from(f32::EPSILON)),
+            Self::F16 => Some(f64::from(half::f16::EPSILON)),
+            Self::BF16 => Some(f64::from(half::bf16::EPSILON)),
+            _ => None,
+        }
+    }
+
     /// The number that ONNX gives this type.
     pub fn code(self) -> i32 {
         self as i32

@@ -34,10 +34,11 @@ impl Op {
 
     /// Whether this is the operator of that name: `Name` of the standard domain, or `domain.Name` of another.
     pub fn is(&self, name: &str) -> bool {
-        match name.rsplit_once('.') {
-            None => self.domain.is_empty() && &*self.name == name,
-            Some((domain, name)) => *self.domain == *domain && &*self.name == name,
+        if self.domain.is_empty() {
+            return &*self.name == name;
         }
+        let domain = name.strip_suffix(&*self.name).and_then(|rest| rest.strip_suffix('.'));
+        domain == Some(&*self.domain)
     }
 }
 

@@ -28,7 +28,7 @@ fn decompose(cx: &Cx<'_>, id: NodeId) -> Result<Change, Skip> {
     if cx.read_output(id, 1).is_some() || cx.read_output(id, 2).is_some() {
         return Err(Skip::because("something reads its statistics"));
     }
-    let first = crate::ops::call::axis(call.int("axis")?, rank)? as i64;
+    let first = cx.axis(id, rank)? as i64;
     let axes: Vec<i64> = (first - rank as i64..0).collect();
     let mut change = cx.change(&[id]);
     let epsilon = Array::scalar(call.float("epsilon")?).to_tensor().map_err(crate::ops::OpError::from)?;

@@ -53,7 +53,7 @@ fn core(cx: &Cx<'_>, root: NodeId) -> Result<Change, Skip> {
 
     // It is attention. What is left are reasons to leave it.
     let rank = cx.rank(cx.output(softmax)?)?;
-    if crate::ops::call::axis(cx.call(softmax)?.int("axis")?, rank)? != rank - 1 || cx.opset(softmax) < 13 {
+    if cx.axis(softmax, rank)? != rank - 1 || cx.opset(softmax) < 13 {
         return Err(Reason::Attribute("axis").into());
     }
     if !matches!(cx.dtype(q)?, DType::F32 | DType::F16 | DType::BF16) {

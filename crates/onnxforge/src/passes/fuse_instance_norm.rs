@@ -84,8 +84,7 @@ fn plain(cx: &Cx<'_>, trail: &mut Trail<'_>, value: ValueId) -> Option<Plain> {
     };
     if let Some(norm) = trail.step(value, OP).or_else(|| trail.step(value, "LayerNormalization")) {
         let (x, call) = (cx.node(norm).input(0)?, cx.call(norm).ok()?);
-        let behind_channels = cx.node(norm).op().is(OP)
-            || crate::ops::call::axis(call.int("axis").ok()?, cx.rank(x).ok()?).ok()? == 2;
+        let behind_channels = cx.node(norm).op().is(OP) || cx.axis(norm, cx.rank(x).ok()?).ok()? == 2;
         let epsilon = call.float("epsilon").ok()?;
         let is_plain = is_unit(norm, 1, 1.0) && is_unit(norm, 2, 0.0) && behind_channels;
         return is_plain.then_some(Plain { x, epsilon });

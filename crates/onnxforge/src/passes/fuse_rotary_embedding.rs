@@ -182,7 +182,7 @@ fn partial(cx: &Cx<'_>, concat: NodeId) -> Result<Change, Skip> {
     let mut trail = Trail::new(cx, concat);
     let found = (|| {
         let rank = cx.rank(y).ok()?;
-        let axis = crate::ops::call::axis(cx.call(concat).ok()?.int("axis").ok()?, rank).ok()?;
+        let axis = cx.axis(concat, rank).ok()?;
         // Heads behind the sequence are rotated together.
         let (turned, is_flat) = match trail.through(rotated, "Reshape") {
             Some(flat) => (flat, true),

@@ -22,6 +22,12 @@ pub fn is_identity(order: &[usize]) -> bool {
     order.is_sorted()
 }
 
+/// Whether the last two axes change places, and no other moves.
+pub fn swaps_last(order: &[usize]) -> bool {
+    let Some((rest, [a, b])) = order.split_last_chunk::<2>() else { return false };
+    rest.is_sorted() && *b == rest.len() && *a == rest.len() + 1
+}
+
 /// The order that takes back what `order` does.
 pub fn inverse(order: &[usize]) -> Order {
     let mut back = vec![0; order.len()];

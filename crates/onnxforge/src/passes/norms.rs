@@ -206,7 +206,7 @@ fn absorbing(
     inputs: Vec<crate::ir::edit::Operand>,
 ) -> Result<Change, Skip> {
     let shape = cx.shape(cx.input(norm, 0)?)?;
-    let axis = crate::ops::call::axis(cx.call(norm)?.int("axis")?, shape.len())?;
+    let axis = cx.axis(norm, shape.len())?;
     if !cx.same_shape(&shape[axis..], cx.shape(operand)?) {
         return Err(Skip::at(Reason::Broadcast, operand));
     }

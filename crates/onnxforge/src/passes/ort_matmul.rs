@@ -9,6 +9,7 @@
 use super::constant_math::number;
 use super::eliminate_noop_transposes::permutation;
 use super::fuse_scale_into_weights::RANGE;
+use super::layout::swaps_last;
 use super::pass;
 use crate::ir::{Accuracy, Attr, DType, NodeId, ValueId};
 use crate::rewrite::{At, Change, Cx, Reason, Skip};
@@ -78,14 +79,6 @@ fn transposed(cx: &Cx<'_>, id: NodeId) -> Result<Change, Skip> {
     let fused = change.contrib("FusedMatMul", factors.map(Into::into), 1, product.attributes());
     change.replace(cx.output(id)?, fused.output(0));
     Ok(change)
-}
-
-/// Whether an order of axes swaps the last two and nothing else.
-fn swaps_last(order: &[usize]) -> bool {
-    let Some(last) = order.len().checked_sub(1).filter(|&last| last > 0) else { return false };
-    let mut swapped: Vec<usize> = (0..=last).collect();
-    swapped.swap(last - 1, last);
-    order == swapped
 }
 
 fn scaled(cx: &Cx<'_>, id: NodeId) -> Result<Change, Skip> {

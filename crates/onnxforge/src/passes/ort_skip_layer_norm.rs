@@ -32,7 +32,7 @@ fn fuse(cx: &Cx<'_>, norm: NodeId) -> Result<Change, Skip> {
         return Err(Skip::because("it has not 2 or 3 axes"));
     }
     let call = cx.call(norm)?;
-    let last = crate::ops::call::axis(call.int("axis")?, shape.len())? + 1 == shape.len();
+    let last = cx.axis(norm, shape.len())? + 1 == shape.len();
     if !last {
         return Err(Reason::Attribute("axis").into());
     }

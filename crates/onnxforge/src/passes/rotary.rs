@@ -1,8 +1,7 @@
 //! How rotations of pairs are spelled out.
 
 use super::slice_cuts::{axis_size, cuts};
-use crate::ir::{NodeId, ValueId};
-use crate::ops::call;
+use crate::ir::ValueId;
 use crate::rewrite::{Cx, Trail};
 
 /// Which elements of the last axis are a pair.
@@ -58,7 +57,7 @@ fn concatenated(cx: &Cx<'_>, trail: &mut Trail<'_>, value: ValueId) -> Option<[V
     let concat = trail.step(value, "Concat")?;
     let &[Some(first), Some(second)] = cx.node(concat).inputs() else { return None };
     let rank = cx.rank(value).ok()?;
-    (axis(cx, concat, rank)? == rank - 1).then_some([first, second])
+    (cx.axis(concat, rank).ok()? == rank - 1).then_some([first, second])
 }
 
 /// Two values whose elements alternate along the last axis: stacked behind it, and flattened.
@@ -103,7 +102,7 @@ fn every_other(cx: &Cx<'_>, trail: &mut Trail<'_>, value: ValueId) -> Option<(Va
         let index = cx.node(gather).input(1)?;
         let rank = cx.rank(pairs).ok()?;
         let place = *cx.ints(index).ok()?.first()?;
-        (axis(cx, gather, rank)? == rank - 1 && cx.rank(index).ok()? == 0).then_some((pairs, place))?
+        (cx.axis(gather, rank).ok()? == rank - 1 && cx.rank(index).ok()? == 0).then_some((pairs, place))?
     } else {
         let single = trail.through(value, "Squeeze").or_else(|| trail.through(value, "Reshape"))?;
         let (pairs, (place, count)) = part(cx, trail, single)?;
@@ -120,7 +119,7 @@ pub fn part(cx: &Cx<'_>, trail: &mut Trail<'_>, value: ValueId) -> Option<(Value
     if let Some(split) = trail.step(value, "Split") {
         let x = cx.node(split).input(0)?;
         let rank = cx.rank(x).ok()?;
-        let axis = axis(cx, split, rank)?;
+        let axis = cx.axis(split, rank).ok()?;
         let mut start = 0;
         for &output in cx.node(split).outputs() {
             let size = axis_size(cx, output?, axis).ok()?;
@@ -137,9 +136,4 @@ pub fn part(cx: &Cx<'_>, trail: &mut Trail<'_>, value: ValueId) -> Option<(Value
     let &[cut] = &cuts(cx, slice).ok()?[..] else { return None };
     let places = cut.places(axis_size(cx, x, rank.checked_sub(1)?).ok()?)?;
     (cut.axis == rank - 1 && places.step == 1).then_some((x, (places.first, places.count)))
-}
-
-/// The axis that a node names, of so many.
-pub fn axis(cx: &Cx<'_>, node: NodeId, rank: usize) -> Option<usize> {
-    call::axis(cx.call(node).ok()?.int("axis").ok()?, rank).ok()
 }

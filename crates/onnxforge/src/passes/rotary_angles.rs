@@ -1,6 +1,6 @@
 //! The angles of rotations: for which elements they are, and whether those of pairs are the same.
 
-use super::rotary::{Pairs, axis};
+use super::rotary::Pairs;
 use crate::ir::dim::Dim;
 use crate::ir::{NodeId, ValueId};
 use crate::ops::call;
@@ -105,7 +105,7 @@ fn doubles(cx: &Cx<'_>, node: NodeId, size: i64, pairs: Pairs) -> Option<()> {
         let &[Some(a), Some(b)] = cx.node(node).inputs() else { return None };
         let rank = cx.rank(a).ok()?;
         let half = cx.shape(a).ok()?.last()?.as_const()?;
-        (cx.node(node).op().is("Concat") && a == b && axis(cx, node, rank)? == rank - 1).then_some(half)
+        (cx.node(node).op().is("Concat") && a == b && cx.axis(node, rank).ok()? == rank - 1).then_some(half)
     };
     if size % 2 != 0 {
         return None;
@@ -132,7 +132,7 @@ fn row_by_row(cx: &Cx<'_>, node: NodeId, size: i64) -> Option<ValueId> {
         ("Unsqueeze" | "Squeeze" | "Reshape", &[Some(x), ..]) => keeps(x),
         ("Gather", &[Some(x), Some(_)]) => {
             let rank = cx.rank(x).ok()?;
-            (axis(cx, node, rank)? < rank - 1).then(|| keeps(x))?
+            (cx.axis(node, rank).ok()? < rank - 1).then(|| keeps(x))?
         }
         ("Slice", &[Some(x), ..]) => {
             let last = cx.rank(x).ok()?.checked_sub(1)?;

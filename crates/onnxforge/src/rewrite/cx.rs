@@ -8,7 +8,7 @@ use crate::ir::dim::{Dim, Symbols};
 use crate::ir::value::Use;
 use crate::ir::{Accuracy, DType, Model, Node, NodeId, ScopeId, Tensor, ValueId};
 use crate::ops::TensorFact;
-use crate::ops::call::Call;
+use crate::ops::call::{Call, axis};
 use crate::ops::callee::{Callee, Functions};
 use crate::ops::error::OpError;
 use crate::ops::signature::latest_opset;
@@ -62,6 +62,11 @@ impl<'a> Cx<'a> {
     /// The version of the standard operators that holds at a node.
     pub fn opset(&self, id: NodeId) -> i64 {
         self.model.opset(self.node(id).scope(), "").unwrap_or(0)
+    }
+
+    /// The axis that a node names, of so many.
+    pub fn axis(&self, id: NodeId, rank: usize) -> Result<usize, Skip> {
+        Ok(axis(self.call(id)?.int("axis")?, rank)?)
     }
 
     /// The first output of a node.

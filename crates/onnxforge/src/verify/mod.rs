@@ -16,7 +16,7 @@ use self::engine::{Engine, EngineError, Ready, Subject};
 use crate::eval::sample::{self, SampleError};
 use crate::infer::Inference;
 use crate::ir::types::DeclaredDim;
-use crate::ir::{DType, Def, Model, Type};
+use crate::ir::{Def, Model, Type};
 use crate::ops::{Array, Value};
 
 /// How much further from the float64 run than the first model the second may be.
@@ -260,13 +260,7 @@ impl Judged {
             value.array().ok().filter(|array| array.shape() == shape)?;
         }
         let numbers = |value: &Value| value.array().ok().and_then(|array: &Array| array.to_f64s().ok());
-        let unit = match first.array().ok()?.dtype() {
-            DType::F32 => f64::from(f32::EPSILON),
-            DType::F64 => f64::EPSILON,
-            DType::F16 => 2f64.powi(-10),
-            DType::BF16 => 2f64.powi(-7),
-            _ => return None,
-        };
+        let unit = first.array().ok()?.dtype().epsilon()?;
         let wide = numbers(wide)?;
         let apart =
             |other: Vec<f64>| compare_numbers(&wide, &other).ok().map(|difference| difference.max_rel);

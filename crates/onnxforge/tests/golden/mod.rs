@@ -145,19 +145,9 @@ pub fn agree(a: &Value, b: &Value, accuracy: Accuracy) -> Result<(), String> {
     let allowed = match accuracy {
         Accuracy::BitExact => return Err(format!("{x:?} became {y:?}")),
         Accuracy::ValueExact => 0.0,
-        Accuracy::Rounding { ulps } => ulps * epsilon(a.dtype()) * scale,
+        Accuracy::Rounding { ulps } => ulps * a.dtype().epsilon().unwrap_or(f32::EPSILON.into()) * scale,
         Accuracy::Approximate { rtol, atol } => atol + rtol * scale,
     };
     let same = |(x, y): (&f64, &f64)| x == y || x.is_nan() && y.is_nan() || (x - y).abs() <= allowed;
     if x.iter().zip(&y).all(same) { Ok(()) } else { Err(format!("{x:?} became {y:?}")) }
-}
-
-/// The distance of 1 and the next number of a type.
-fn epsilon(dtype: DType) -> f64 {
-    match dtype {
-        DType::F64 => f64::EPSILON,
-        DType::F16 => 2f64.powi(-10),
-        DType::BF16 => 2f64.powi(-7),
-        _ => f64::from(f32::EPSILON),
-    }
 }

@@ -2,16 +2,17 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
+use std::path::Path;
 use std::time::Instant;
 
 use onnxforge::check::nearest;
 use onnxforge::eval::npz;
 use onnxforge::eval::sample::{self, SampleError};
 use onnxforge::infer::{self, Inference};
-use onnxforge::ir::types::DeclaredDim;
 use onnxforge::ir::value::Port;
 use onnxforge::ir::{Model, Type, ValueId};
 use onnxforge::ops::Value;
+use onnxforge::verify::named_dims;
 
 use super::Args;
 use crate::failure::Failure;
@@ -26,20 +27,10 @@ pub fn inputs(
     deadline: Option<Instant>,
 ) -> Result<HashMap<String, Value>, Failure> {
     check_names(args, model)?;
-    let mut inputs = HashMap::new();
-    if let Some(path) = &args.inputs {
-        let named = |error: &dyn std::fmt::Display| Failure(format!("{}: {error}", path.display()));
-        let file = File::open(path).map_err(|error| named(&error))?;
-        for (name, array) in npz::read(file, args.memory).map_err(|error| named(&error))? {
-            let mut ports = model.scope(model.main()).inputs().iter();
-            let declared = ports.find(|port| **model.value(port.value).name() == *name);
-            let fitted = match declared.map(Port::declared) {
-                Some(Type::Tensor(Some(wanted), _)) => npz::fit(&array, wanted),
-                _ => None,
-            };
-            inputs.insert(name, fitted.unwrap_or(array).into());
-        }
-    }
+    let mut inputs = match &args.inputs {
+        Some(path) => stored(path, model, args.memory)?,
+        None => HashMap::new(),
+    };
     let ports = model.scope(model.main()).inputs();
     if ports.iter().all(|port| inputs.contains_key(&**model.value(port.value).name())) {
         return Ok(inputs);
@@ -65,6 +56,23 @@ pub fn inputs(
     Ok(inputs)
 }
 
+/// The values of an archive, in the element types of the inputs of the same names.
+pub fn stored(path: &Path, model: &Model, memory: u64) -> Result<HashMap<String, Value>, Failure> {
+    let named = |error: &dyn std::fmt::Display| Failure(format!("{}: {error}", path.display()));
+    let file = File::open(path).map_err(|error| named(&error))?;
+    let mut inputs = HashMap::new();
+    for (name, array) in npz::read(file, memory).map_err(|error| named(&error))? {
+        let mut ports = model.scope(model.main()).inputs().iter();
+        let declared = ports.find(|port| **model.value(port.value).name() == *name);
+        let fitted = match declared.map(Port::declared) {
+            Some(Type::Tensor(Some(wanted), _)) => npz::fit(&array, wanted),
+            _ => None,
+        };
+        inputs.insert(name, fitted.unwrap_or(array).into());
+    }
+    Ok(inputs)
+}
+
 /// Refuses names of inputs and dimensions that the model does not have: a typing error would go unnoticed.
 fn check_names(args: &Args, model: &Model) -> Result<(), Failure> {
     let ports = model.scope(model.main()).inputs();
@@ -75,18 +83,13 @@ fn check_names(args: &Args, model: &Model) -> Result<(), Failure> {
             list(&names)
         )));
     }
-    let mut dims = Vec::new();
-    for port in ports {
-        if let Type::Tensor(_, Some(shape)) = port.declared() {
-            dims.extend(shape.iter().filter_map(|dim| match dim {
-                DeclaredDim::Named(name) => Some(name.to_string()),
-                _ => None,
-            }));
-        }
-    }
-    dims.sort();
-    dims.dedup();
-    match args.set_dim.iter().find(|(name, _)| !dims.contains(name)) {
+    check_dims(&args.set_dim, model)
+}
+
+/// Refuses names of dimensions that no input has.
+pub fn check_dims(wanted: &[(String, usize)], model: &Model) -> Result<(), Failure> {
+    let dims = named_dims(model);
+    match wanted.iter().find(|(name, _)| !dims.contains(name)) {
         Some((name, _)) if dims.is_empty() => {
             Err(Failure(format!("--set-dim: no input has a dimension {name:?}, or any named dimension")))
         }

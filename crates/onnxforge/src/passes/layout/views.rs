@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{Order, inverse, is_identity, then};
+use super::{Order, inverse, is_identity, swaps_last, then};
 use crate::ir::value::Use;
 use crate::ir::{NodeId, ScopeId, ValueId};
 use crate::passes::eliminate_noop_transposes::permutation;
@@ -126,8 +126,6 @@ impl Reader {
 
 /// Whether a Transpose swaps the last two axes for products of computed matrices alone: runtimes compute it along with the product.
 pub fn belongs_to_product(cx: &Cx<'_>, value: ValueId, order: &[usize]) -> bool {
-    let Some(last) = order.len().checked_sub(1).filter(|&last| last > 0) else { return false };
-    let swaps = order[..last - 1].is_sorted() && order[last - 1..] == [last, last - 1];
     let is_product = |used: &Use| match *used {
         Use::Input { node, .. } => {
             let computed = |&value: &ValueId| cx.model.constant(value).is_none();
@@ -135,5 +133,5 @@ pub fn belongs_to_product(cx: &Cx<'_>, value: ValueId, order: &[usize]) -> bool 
         }
         Use::Output { .. } => false,
     };
-    swaps && cx.model.value(value).uses().iter().all(is_product)
+    swaps_last(order) && cx.model.value(value).uses().iter().all(is_product)
 }
