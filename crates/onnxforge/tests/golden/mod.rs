@@ -19,7 +19,7 @@ use onnxforge::eval::sample::{self, sample};
 use onnxforge::eval::{Options, Session};
 use onnxforge::infer::Inference;
 use onnxforge::io::{LoadError, load_bytes};
-use onnxforge::ir::{Accuracy, DType, Model};
+use onnxforge::ir::{Accuracy, Model};
 use onnxforge::ops::Value;
 use onnxforge::proto::schema::ModelProto;
 use onnxforge::proto::wire;
