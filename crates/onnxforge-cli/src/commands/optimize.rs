@@ -1,23 +1,29 @@
 //! `onnxforge optimize`: fewer nodes, the same results.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use clap::builder::{NonEmptyStringValueParser, PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::builder::{
+    NonEmptyStringValueParser, PossibleValue, PossibleValuesParser, RangedU64ValueParser, TypedValueParser,
+};
 use onnxforge::check::nearest;
 use onnxforge::interface::{self, Wishes};
 use onnxforge::io::{SaveOptions, save_with};
 use onnxforge::ir::{Model, NodeId};
-use onnxforge::passes::pipeline::{self, Options, Outcome, PassOutcome, Stop};
+use onnxforge::passes::pipeline::{Options, Outcome, PassOutcome, Stop};
 use onnxforge::passes::targets::{PORTABLE, TARGETS, Target};
 use onnxforge::passes::{self, Pass};
 use onnxforge::upgrade::CURED;
+use onnxforge::verify;
+use onnxforge::verify::engine::Engine;
+use onnxforge::verify::guard::{self, Proof, When};
 use serde::Serialize;
 
 use super::run::{named_shape, named_size};
 use super::upgrade::{self, Wanted};
+use super::verify::{EngineArg, given};
 use super::{ExternalArg, Written, load_model, refuse_invalid};
 use crate::failure::{Failure, Verdict};
 use crate::output::{Output, bytes, grouped, number, table};
@@ -51,10 +57,46 @@ pub struct Args {
     /// Where weights go.
     #[arg(long, value_enum, default_value = "keep")]
     external: ExternalArg,
+    #[command(flatten)]
+    checks: Checks,
     /// Write every edit to this file, one JSON object per line.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
 }
+
+/// How the work is checked.
+#[derive(Debug, clap::Args)]
+struct Checks {
+    /// Check every edit where it happens, and compare the result with the original: in the end, also after each pass, or nothing of all
+    /// that. What is found wrong is left out.
+    #[arg(long, value_enum, default_value = "final")]
+    verify: VerifyArg,
+    /// How many inputs the comparison tries, with other sizes of named dimensions each time.
+    #[arg(long, default_value_t = 2, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
+    samples: usize,
+    /// What computes: ONNX Runtime without its optimizations where it is found (auto), or this library.
+    #[arg(long, value_enum, default_value = "auto")]
+    engine: EngineArg,
+    /// Inputs for the comparison by name; others are made up.
+    #[arg(long, value_name = "FILE.npz")]
+    inputs: Option<PathBuf>,
+    /// Other seeds make up other inputs.
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Take it for good when something wrong was found and left out, instead of exiting with 1.
+    #[arg(long)]
+    allow_revert: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum VerifyArg {
+    Off,
+    Final,
+    Each,
+}
+
+/// Time that checks of single edits may take together.
+const LOCAL: Duration = Duration::from_secs(60);
 
 /// Which passes run.
 #[derive(Debug, clap::Args)]
@@ -124,6 +166,7 @@ struct Report {
     passes: Vec<PassReport>,
     rounds: usize,
     stop: Stop,
+    verification: Proof,
     milliseconds: Times,
     files: Vec<super::WrittenFile>,
 }
@@ -155,6 +198,8 @@ struct Times {
     load: f64,
     inference: f64,
     passes: f64,
+    local_checks: f64,
+    comparison: f64,
     save: f64,
 }
 
@@ -173,6 +218,7 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     };
     interface::apply(&mut model, &wishes)
         .map_err(|error| Failure(format!("{}: {error}", args.model.display())))?;
+    let mut checks = args.checks.resolve(&model)?;
     let opset = match args.opset {
         Wanted::Keep => None,
         Wanted::Version(to) => Some(upgrade::convert(&mut model, &args.model, to)?),
@@ -181,8 +227,9 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     let bar = Bar::new(output.shows_progress());
     let start = Instant::now();
     let options = Options { passes, stop_after: args.stop_after, progress: &bar, ..Options::default() };
-    let outcome = pipeline::optimize(&mut model, &options);
+    let (outcome, proof) = guard::optimize(&mut model, &options, &mut checks)?;
     let optimized = milliseconds(start);
+    let is_wrong = !proof.reverted.is_empty() && !args.checks.allow_revert;
     if let Some(path) = &args.trace {
         write_trace(&model, path)?;
     }
@@ -203,13 +250,40 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
         milliseconds: Times {
             load,
             inference: outcome.inference.as_secs_f64() * 1e3,
-            passes: optimized - outcome.inference.as_secs_f64() * 1e3,
+            passes: optimized
+                - outcome.inference.as_secs_f64() * 1e3
+                - proof.local.milliseconds
+                - proof.milliseconds,
+            local_checks: proof.local.milliseconds,
+            comparison: proof.milliseconds,
             save: milliseconds(start),
         },
         files: Written::from(&saved).files,
+        verification: proof,
     };
     output.result(&report, |out| report.show(&outcome, out))?;
-    Ok(Verdict::Yes)
+    Ok(if is_wrong { Verdict::No } else { Verdict::Yes })
+}
+
+impl Checks {
+    /// What is to be checked, with the model as it is now as the original.
+    fn resolve(&self, model: &Model) -> Result<guard::Options, Failure> {
+        let when = match self.verify {
+            VerifyArg::Off => When::Off,
+            VerifyArg::Final => When::Final,
+            VerifyArg::Each => When::Each,
+        };
+        let comparison = verify::Options {
+            engine: if when == When::Off { Engine::Native } else { self.engine.engine() },
+            samples: self.samples,
+            seed: self.seed,
+            given: given(self.inputs.as_deref(), model)?,
+            dims: HashMap::new(),
+            tolerance: None,
+            rounding: 0.0,
+        };
+        Ok(guard::Options { when, comparison, local: LOCAL, original: Some(model.clone()) })
+    }
 }
 
 fn milliseconds(start: Instant) -> f64 {
@@ -289,11 +363,47 @@ impl Report {
                 writeln!(out, "stopped after {} rounds, although passes still found something", self.rounds)?;
             }
         }
+        show_proof(&self.verification, out)?;
         for file in &self.files {
             writeln!(out, "wrote {} ({})", file.path, bytes(file.bytes))?;
         }
         Ok(())
     }
+}
+
+fn show_proof(proof: &Proof, out: &mut dyn Write) -> io::Result<()> {
+    for wrong in &proof.reverted {
+        writeln!(
+            out,
+            "LEFT OUT: {} of {} was wrong at edit {}: {} ({})",
+            wrong.rule, wrong.pass, wrong.edit, wrong.value, wrong.difference
+        )?;
+    }
+    let unchecked: usize = proof.local.unchecked.values().sum();
+    if proof.local.checked + unchecked > 0 {
+        write!(out, "checked {} edits where they happened", grouped(proof.local.checked as u64))?;
+        if unchecked > 0 {
+            write!(out, ", {} could not be tried", grouped(unchecked as u64))?;
+        }
+        writeln!(out)?;
+    }
+    if let Some(reason) = &proof.unverified {
+        writeln!(out, "NOT compared with the original: {reason}")?;
+    }
+    if let Some(report) = &proof.global {
+        let worst = report.outputs.iter().filter_map(|output| output.difference.as_ref());
+        let worst = worst.map(|difference| difference.max_rel).fold(0.0, f64::max);
+        writeln!(
+            out,
+            "compared with the original at {} outputs and {} values inside ({} samples, engine {}): {}, {worst:.1e} at most",
+            report.outputs.len(),
+            grouped(report.inside as u64),
+            report.samples,
+            report.engine.name(),
+            super::verify::said(report.verdict)
+        )?;
+    }
+    Ok(())
 }
 
 #[derive(Serialize)]

@@ -2,14 +2,14 @@
 
 use std::collections::HashMap;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::builder::RangedU64ValueParser;
 use comfy_table::Cell;
 use onnxforge::ir::Model;
 use onnxforge::ops::Value;
 use onnxforge::runtime::Runtime;
-use onnxforge::verify::engine::{Engine, Subject};
+use onnxforge::verify::engine::Engine;
 use onnxforge::verify::{self, Options, OutputReport, Verdict as Said, VerifyError};
 use serde::Serialize;
 
@@ -63,12 +63,25 @@ fn share(text: &str) -> Result<f64, String> {
     }
 }
 
+/// What computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum EngineArg {
+pub enum EngineArg {
     Auto,
     Native,
     Ort,
     Oracle,
+}
+
+impl EngineArg {
+    /// The engine that is meant.
+    pub fn engine(self) -> Engine {
+        match self {
+            Self::Auto if Runtime::get().is_ok() => Engine::Ort,
+            Self::Auto | Self::Native => Engine::Native,
+            Self::Ort => Engine::Ort,
+            Self::Oracle => Engine::Oracle,
+        }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -117,23 +130,17 @@ impl Sweep {
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     let (first, second) = (load_model(&args.first, output)?, load_model(&args.second, output)?);
     check_dims(&args.set_dim, &first)?;
-    let engine = match args.engine {
-        EngineArg::Auto if Runtime::get().is_ok() => Engine::Ort,
-        EngineArg::Auto | EngineArg::Native => Engine::Native,
-        EngineArg::Ort => Engine::Ort,
-        EngineArg::Oracle => Engine::Oracle,
-    };
+    let engine = args.engine.engine();
     let mut options = Options {
         engine,
         samples: args.sweep.unwrap_or(args.samples),
         seed: args.seed,
-        given: given(args, &first)?,
+        given: given(args.inputs.as_deref(), &first)?,
         dims: args.set_dim.iter().cloned().collect(),
         tolerance: args.tolerance,
+        rounding: 0.0,
     };
-    let subjects =
-        [Subject { model: &first, path: &args.first }, Subject { model: &second, path: &args.second }];
-    let mut found = verify::verify(&subjects[0], &subjects[1], &options);
+    let mut found = verify::verify(&first, &second, &options);
     // What ONNX Runtime never could run, this library may. A second model that it cannot run although it can the first is no fallback's business.
     let mut fallback = None;
     if let (EngineArg::Auto, Engine::Ort, Err(error @ VerifyError::Run { which: "first", .. })) =
@@ -142,7 +149,7 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
         tracing::warn!("{error}; the native engine takes over");
         fallback = Some(error.to_string());
         options.engine = Engine::Native;
-        found = verify::verify(&subjects[0], &subjects[1], &options);
+        found = verify::verify(&first, &second, &options);
     }
     let report = found?;
     let verdict = report.verdict;
@@ -154,13 +161,13 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
 }
 
 /// The inputs that the archive holds.
-fn given(args: &Args, model: &Model) -> Result<HashMap<String, Value>, Failure> {
-    let Some(path) = &args.inputs else { return Ok(HashMap::new()) };
+pub fn given(archive: Option<&Path>, model: &Model) -> Result<HashMap<String, Value>, Failure> {
+    let Some(path) = archive else { return Ok(HashMap::new()) };
     let found = stored(path, model, MOST_INPUTS)?;
     let ports = model.scope(model.main()).inputs().iter();
     let known: Vec<String> = ports.map(|port| model.value(port.value).name().to_string()).collect();
     match found.keys().filter(|name| !known.contains(name)).min() {
-        Some(name) => Err(Failure(format!("{}: the first model has no input {name:?}", path.display()))),
+        Some(name) => Err(Failure(format!("{}: the model has no input {name:?}", path.display()))),
         None => Ok(found),
     }
 }
@@ -194,12 +201,17 @@ impl Report {
             )?;
         }
         let samples = self.report.samples;
-        let said = match self.report.verdict {
-            Said::Identical => "identical to the bit",
-            Said::Rounding => "the same but for rounding",
-            Said::Different => "NOT the same",
-        };
+        let said = said(self.report.verdict);
         writeln!(out, "{said} ({samples} samples, engine {})", self.report.engine.name())
+    }
+}
+
+/// A verdict in words.
+pub fn said(verdict: Said) -> &'static str {
+    match verdict {
+        Said::Identical => "identical to the bit",
+        Said::Rounding => "the same but for rounding",
+        Said::Different => "NOT the same",
     }
 }
 

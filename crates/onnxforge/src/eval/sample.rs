@@ -23,6 +23,73 @@ use crate::ops::kernel::convert::{Rounding, convert};
 use crate::ops::{Array, OpError, Value};
 use crate::random::Random;
 
+/// Which numbers are made up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Flavour {
+    /// Normally distributed ones; integers are 0 and 1.
+    Normal,
+    /// Zeros of both signs.
+    Zeros,
+    /// Negative ones; integers of both signs.
+    Negative,
+    /// Close to 0, where what is added to keep divisors from 0 shows.
+    Small,
+    /// Far from 1, and far from the largest of the type.
+    Large,
+    /// Closer to 0 than normal numbers are.
+    Denormal,
+    /// NaN and infinities among others.
+    NotFinite,
+}
+
+impl Flavour {
+    /// A float of this flavour, in a tensor of this type.
+    fn float(self, random: &mut Random, index: usize, dtype: DType) -> f64 {
+        let normal = random.normal();
+        let narrow = dtype.bits() <= 16 && dtype != DType::BF16;
+        match self {
+            Self::Normal => normal,
+            Self::Zeros => [0.0, -0.0][index % 2],
+            Self::Negative => -normal.abs(),
+            Self::Small => normal * 1e-3,
+            Self::Large => normal * if narrow { 64.0 } else { 1e6 },
+            Self::Denormal if narrow => normal * 1e-6,
+            Self::Denormal => normal * if dtype == DType::F64 { 1e-310 } else { 1e-40 },
+            Self::NotFinite => match index % 5 {
+                1 => f64::NAN,
+                2 => f64::INFINITY,
+                4 => f64::NEG_INFINITY,
+                _ => normal,
+            },
+        }
+    }
+
+    /// An integer of this flavour: below `range` where it selects.
+    fn integer(self, random: &mut Random, index: usize, range: Option<u64>) -> i64 {
+        match (self, range) {
+            (_, Some(range)) => random.below(range) as i64,
+            (Self::Zeros, None) => 0,
+            (Self::Negative, None) => random.below(9) as i64 - 4,
+            (_, None) => i64::from(index == 0 || random.below(4) > 0),
+        }
+    }
+}
+
+/// An array of made-up elements; integers that select are below `range`.
+pub fn array(
+    dtype: DType,
+    shape: &[usize],
+    range: Option<i64>,
+    flavour: Flavour,
+    seed: u64,
+) -> Result<Array, String> {
+    let mut maker = Maker { flavour, ..Maker::new(&Options { seed, ..Options::default() }) };
+    maker.tensor(dtype, shape, range).map_err(|obstacle| match obstacle {
+        Obstacle::Budget(error) => error.to_string(),
+        Obstacle::Other(why) => why,
+    })
+}
+
 /// How inputs are made up.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -85,13 +152,7 @@ pub fn sample(
     given: &HashMap<String, Value>,
 ) -> Result<HashMap<String, Value>, SampleError> {
     let sizes = known_sizes(model, options, given).map_err(SampleError::Shape)?;
-    let mut maker = Maker {
-        random: Random::new(options.seed),
-        sizes,
-        default_dim: options.default_dim,
-        memory: Memory::new(options.memory),
-        deadline: options.deadline,
-    };
+    let mut maker = Maker { sizes, ..Maker::new(options) };
     let mut inputs = HashMap::new();
     for port in model.scope(model.main()).inputs() {
         let name = model.value(port.value).name().to_string();
@@ -99,7 +160,7 @@ pub fn sample(
         if has_default || given.contains_key(&name) {
             continue;
         }
-        let range = index_range(model, inference, port.value);
+        let range = tables(model, inference, port.value).iter().filter_map(Dim::as_const).min();
         let value = match maker.value(&port.declared(), options.shapes.get(&name), range) {
             Ok(value) => value,
             Err(Obstacle::Budget(error)) => return Err(SampleError::Budget { name, error }),
@@ -152,6 +213,7 @@ impl From<OpError> for Obstacle {
 
 struct Maker {
     random: Random,
+    flavour: Flavour,
     sizes: Sizes,
     default_dim: usize,
     memory: Memory,
@@ -159,6 +221,17 @@ struct Maker {
 }
 
 impl Maker {
+    fn new(options: &Options) -> Self {
+        Self {
+            random: Random::new(options.seed),
+            flavour: Flavour::Normal,
+            sizes: Sizes::default(),
+            default_dim: options.default_dim,
+            memory: Memory::new(options.memory),
+            deadline: options.deadline,
+        }
+    }
+
     fn value(
         &mut self,
         declared: &Type,
@@ -209,21 +282,27 @@ impl Maker {
         // A number that every type with this many bits has.
         let most = 1u64 << (dtype.bits().clamp(2, 64) - 1);
         let range = range.map(|range| u64::try_from(range).unwrap_or(1).clamp(1, most));
+        let flavour = self.flavour;
+        let float = move |random: &mut Random, index: usize| flavour.float(random, index, dtype);
         macro_rules! integers {
             ($type:ty) => {
-                self.filled(shape, |random, index| integer(random, index, range) as $type)
+                self.filled(shape, move |random, index| flavour.integer(random, index, range) as $type)
             };
         }
         match dtype {
-            DType::F32 => self.filled(shape, |random, _| random.normal() as f32),
-            DType::F64 => self.filled(shape, |random, _| random.normal()),
-            DType::F16 => self.filled(shape, |random, _| f16::from_f64(random.normal())),
-            DType::BF16 => self.filled(shape, |random, _| bf16::from_f64(random.normal())),
-            DType::C64 => {
-                self.filled(shape, |random, _| Complex::new(random.normal() as f32, random.normal() as f32))
+            DType::F32 => self.filled(shape, |random, index| float(random, index) as f32),
+            DType::F64 => self.filled(shape, float),
+            DType::F16 => self.filled(shape, |random, index| f16::from_f64(float(random, index))),
+            DType::BF16 => self.filled(shape, |random, index| bf16::from_f64(float(random, index))),
+            DType::C64 => self.filled(shape, |random, index| {
+                Complex::new(float(random, index) as f32, float(random, index) as f32)
+            }),
+            DType::C128 => {
+                self.filled(shape, |random, index| Complex::new(float(random, index), float(random, index)))
             }
-            DType::C128 => self.filled(shape, |random, _| Complex::new(random.normal(), random.normal())),
-            DType::Bool => self.filled(shape, |random, index| integer(random, index, None) != 0),
+            DType::Bool => {
+                self.filled(shape, |random, index| Flavour::Normal.integer(random, index, None) != 0)
+            }
             DType::I8 => integers!(i8),
             DType::I16 => integers!(i16),
             DType::I32 => integers!(i32),
@@ -235,7 +314,7 @@ impl Maker {
             DType::String => Err(Obstacle::Other("its elements are of type string".to_owned())),
             // Types without a Rust type come by way of one that holds every number of theirs.
             _ if dtype.kind() == Kind::Float => {
-                let array = self.filled(shape, |random, _| random.normal() as f32)?;
+                let array = self.filled(shape, |random, index| float(random, index) as f32)?;
                 Ok(convert(&array, dtype, Rounding::default(), &self.memory)?)
             }
             _ => {
@@ -267,40 +346,23 @@ impl Maker {
     }
 }
 
-/// An integer of an input: below `range` where it selects, otherwise 0 or 1.
-fn integer(random: &mut Random, index: usize, range: Option<u64>) -> u64 {
-    match range {
-        Some(range) => random.below(range),
-        None => u64::from(index == 0 || random.below(4) > 0),
-    }
-}
-
-/// How many there are to choose from, when the value is used to choose: the least over all choices.
-fn index_range(model: &Model, inference: &Inference, id: ValueId) -> Option<i64> {
+/// The sizes of what the elements of a value select from, when it is used to select.
+pub fn tables(model: &Model, inference: &Inference, id: ValueId) -> Vec<Dim> {
     // Operators that hand integers on as they are.
     const PASSING: [&str; 9] =
         ["Identity", "Cast", "Unsqueeze", "Squeeze", "Reshape", "Transpose", "Slice", "Expand", "Flatten"];
-    let (mut open, mut seen, mut least) = (vec![id], vec![id], None::<i64>);
+    let (mut open, mut seen, mut found) = (vec![id], vec![id], Vec::new());
     while let Some(id) = open.pop() {
         for used in model.value(id).uses() {
             let Use::Input { node, index } = *used else { continue };
             let node = model.node(node);
-            let table = match (&*node.op().name, index) {
-                ("Gather" | "GatherElements", 1) => {
-                    let axis = node.attr_int("axis").unwrap_or(0);
-                    Some((node.input(0), axis))
-                }
-                _ => None,
-            };
-            if let Some((Some(table), axis)) = table {
+            if let ("Gather" | "GatherElements", 1, Some(table)) = (&*node.op().name, index, node.input(0)) {
                 let size = inference.shape(table).and_then(|shape| {
-                    let axis = crate::ops::call::axis(axis, shape.len()).ok()?;
-                    shape.get(axis).and_then(Dim::as_const)
+                    let axis =
+                        crate::ops::call::axis(node.attr_int("axis").unwrap_or(0), shape.len()).ok()?;
+                    shape.get(axis).cloned()
                 });
-                least = match (least, size) {
-                    (Some(a), Some(b)) => Some(a.min(b)),
-                    (a, b) => a.or(b),
-                };
+                found.extend(size);
             }
             if index == 0 && PASSING.contains(&&*node.op().name) {
                 for &output in node.outputs().iter().flatten() {
@@ -312,5 +374,5 @@ fn index_range(model: &Model, inference: &Inference, id: ValueId) -> Option<i64>
             }
         }
     }
-    least
+    found
 }

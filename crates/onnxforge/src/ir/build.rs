@@ -173,6 +173,12 @@ impl Builder {
         self.model.scopes[scope].listed.push(listed);
     }
 
+    /// The model, whose scopes are in topological order already.
+    pub fn finish_sorted(mut self) -> Model {
+        self.model.source_nodes = self.model.nodes.len();
+        self.model
+    }
+
     /// Brings every scope into topological order, keeping the file's order wherever it is one.
     pub fn finish(mut self) -> Result<Model, Cycle> {
         self.model.source_nodes = self.model.nodes.len();

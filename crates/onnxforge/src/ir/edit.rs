@@ -211,6 +211,16 @@ impl Rewrite {
         self.functions.push(function);
     }
 
+    /// The pass and the rule that make it.
+    pub fn by(&self) -> (&Str, &Str) {
+        (&self.pass, &self.rule)
+    }
+
+    /// What it promises.
+    pub fn accuracy(&self) -> Accuracy {
+        self.accuracy
+    }
+
     /// Another accuracy than the one it was made with.
     pub fn promise(&mut self, accuracy: Accuracy) {
         self.accuracy = accuracy;

@@ -4,6 +4,7 @@
 //! type stay. Everything is read through [`Model`] and changed through [`edit::Rewrite`].
 
 pub(crate) mod build;
+pub mod cut;
 pub mod dim;
 pub mod dtype;
 pub mod edit;

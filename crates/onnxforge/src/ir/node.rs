@@ -101,6 +101,40 @@ pub enum AttrValue {
     },
 }
 
+impl AttrValue {
+    /// Its kind and content as bytes, which are the same for the same; `None` for kinds that are rarely equal.
+    pub fn encode(&self, bytes: &mut Vec<u8>) -> Option<()> {
+        match self {
+            Self::Int(value) => bytes.extend(value.to_le_bytes()),
+            Self::Float(value) => bytes.extend(value.to_bits().to_le_bytes()),
+            Self::String(value) => {
+                bytes.extend(value.len().to_le_bytes());
+                bytes.extend(&**value);
+            }
+            Self::Ints(values) => {
+                bytes.extend(values.len().to_le_bytes());
+                bytes.extend(values.iter().flat_map(|value| value.to_le_bytes()));
+            }
+            Self::Floats(values) => {
+                bytes.extend(values.len().to_le_bytes());
+                bytes.extend(values.iter().flat_map(|value| value.to_bits().to_le_bytes()));
+            }
+            Self::Tensor(tensor) if tensor.byte_len() <= 4096 => {
+                bytes.extend(format!("{} {:?} ", tensor.dtype(), tensor.shape()).into_bytes());
+                bytes.extend(&*tensor.bytes().ok()?);
+            }
+            Self::Reference { name, kind } => {
+                bytes.push(b'@');
+                bytes.extend(name.as_bytes());
+                bytes.extend(kind.to_le_bytes());
+            }
+            _ => return None,
+        }
+        bytes.push(0);
+        Some(())
+    }
+}
+
 /// The rarely used rest of an attribute.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AttrNotes {

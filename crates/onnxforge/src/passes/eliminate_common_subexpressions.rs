@@ -10,7 +10,7 @@ use std::collections::HashMap;
 
 use super::pass;
 use crate::ir::dim::Dim;
-use crate::ir::{Accuracy, AttrValue, NodeId, Op, ScopeId, ValueId};
+use crate::ir::{Accuracy, NodeId, Op, ScopeId, ValueId};
 use crate::ops::fact::Known;
 use crate::rewrite::{Cx, Skip, Skipped, Workbench};
 
@@ -117,43 +117,11 @@ fn key(cx: &Cx<'_>, id: NodeId) -> Option<Key> {
     for attr in attrs {
         bytes.extend(attr.name.as_bytes());
         bytes.push(0);
-        encode(&attr.value, &mut bytes)?;
+        attr.value.encode(&mut bytes)?;
     }
     let mut inputs = node.inputs().to_vec();
     if call.def.commutative && call.since() >= 7 && inputs.len() == 2 {
         inputs.sort_unstable();
     }
     Some((node.op().clone(), inputs, bytes, node.outputs().len()))
-}
-
-/// An attribute as bytes; `None` for kinds that are rarely equal.
-fn encode(value: &AttrValue, bytes: &mut Vec<u8>) -> Option<()> {
-    match value {
-        AttrValue::Int(value) => bytes.extend(value.to_le_bytes()),
-        AttrValue::Float(value) => bytes.extend(value.to_bits().to_le_bytes()),
-        AttrValue::String(value) => {
-            bytes.extend(value.len().to_le_bytes());
-            bytes.extend(&**value);
-        }
-        AttrValue::Ints(values) => {
-            bytes.extend(values.len().to_le_bytes());
-            bytes.extend(values.iter().flat_map(|value| value.to_le_bytes()));
-        }
-        AttrValue::Floats(values) => {
-            bytes.extend(values.len().to_le_bytes());
-            bytes.extend(values.iter().flat_map(|value| value.to_bits().to_le_bytes()));
-        }
-        AttrValue::Tensor(tensor) if tensor.byte_len() <= 4096 => {
-            bytes.extend(format!("{} {:?} ", tensor.dtype(), tensor.shape()).into_bytes());
-            bytes.extend(&*tensor.bytes().ok()?);
-        }
-        AttrValue::Reference { name, kind } => {
-            bytes.push(b'@');
-            bytes.extend(name.as_bytes());
-            bytes.extend(kind.to_le_bytes());
-        }
-        _ => return None,
-    }
-    bytes.push(0);
-    Some(())
 }

@@ -7,7 +7,8 @@ use super::{Pass, Stage, Work, defaults};
 use crate::infer::Inference;
 use crate::ir::{Model, NodeId};
 use crate::progress::{Progress, Silent, Unit};
-use crate::rewrite::{Budget, Skipped, Workbench};
+use crate::proto::Str;
+use crate::rewrite::{Budget, Skipped, Witness, Workbench};
 
 /// How often the whole list may run. A model that still changes then has two passes that undo each other.
 const MAX_ROUNDS: usize = 50;
@@ -20,13 +21,21 @@ pub struct Options<'a> {
     pub budget: Option<Budget>,
     /// Stop after so many edits.
     pub stop_after: Option<usize>,
+    /// Rules that may change nothing, each with its pass.
+    pub barred: Vec<(Str, Str)>,
     /// Hears about progress.
     pub progress: &'a dyn Progress,
 }
 
 impl Default for Options<'_> {
     fn default() -> Self {
-        Self { passes: defaults().collect(), budget: None, stop_after: None, progress: &Silent }
+        Self {
+            passes: defaults().collect(),
+            budget: None,
+            stop_after: None,
+            barred: Vec::new(),
+            progress: &Silent,
+        }
     }
 }
 
@@ -75,6 +84,15 @@ pub struct PassOutcome {
 
 /// Runs the passes on the model until nothing changes any more.
 pub fn optimize(model: &mut Model, options: &Options<'_>) -> Outcome {
+    optimize_watched(model, options, None)
+}
+
+/// The same, with somebody who sees every change and may call a halt.
+pub fn optimize_watched<'m>(
+    model: &'m mut Model,
+    options: &Options<'_>,
+    witness: Option<&'m mut dyn Witness>,
+) -> Outcome {
     let start = Instant::now();
     let facts = Inference::of(model);
     let inference = start.elapsed();
@@ -83,9 +101,10 @@ pub fn optimize(model: &mut Model, options: &Options<'_>) -> Outcome {
     if let Some(edits) = options.stop_after {
         budget.edits = model.journal().len().saturating_add(edits);
     }
+    budget.barred.extend(options.barred.iter().cloned());
     let first_edit = model.journal().len();
     let nodes_before = model.node_count();
-    let mut bench = Workbench::new(model, facts, budget);
+    let mut bench = Workbench::new(model, facts, budget).watched(witness);
     let mut outcomes: Vec<PassOutcome> = options.passes.iter().map(|pass| PassOutcome::new(pass)).collect();
     let mut marks: Vec<Option<usize>> = vec![None; outcomes.len()];
     let mut rounds = 0;
@@ -102,7 +121,11 @@ pub fn optimize(model: &mut Model, options: &Options<'_>) -> Outcome {
         options.progress.begin(&format!("round {rounds}"), outcomes.len() as u64, Unit::Passes);
         for (outcome, mark) in outcomes.iter_mut().zip(&mut marks) {
             if outcome.pass.stage() <= stage {
-                changed |= outcome.run(&mut bench, mark);
+                let found = outcome.run(&mut bench, mark);
+                if found {
+                    bench.passed(outcome.pass.name);
+                }
+                changed |= found;
             }
             options.progress.advance(1);
         }

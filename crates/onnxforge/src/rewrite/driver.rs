@@ -7,6 +7,7 @@ use super::change::Change;
 use super::cx::Cx;
 use super::rule::Rule;
 use super::skip::{Reason, Skip};
+use super::witness::Witness;
 use crate::infer::Inference;
 use crate::ir::edit::{Operand, Rewrite};
 use crate::ir::value::{Def, Use};
@@ -15,6 +16,7 @@ use crate::ops::Fact;
 use crate::ops::apply::{self, NoBodies};
 use crate::ops::callee::Functions;
 use crate::ops::signature::latest_opset;
+use crate::proto::Str;
 
 /// What changes may cost.
 #[derive(Clone, Debug)]
@@ -27,11 +29,19 @@ pub struct Budget {
     pub result: u64,
     /// How many changes may be made.
     pub edits: usize,
+    /// Rules that may change nothing, each with its pass.
+    pub barred: Vec<(Str, Str)>,
 }
 
 impl Default for Budget {
     fn default() -> Self {
-        Self { growth: 1 << 20, time: Duration::from_secs(10), result: 1 << 30, edits: usize::MAX }
+        Self {
+            growth: 1 << 20,
+            time: Duration::from_secs(10),
+            result: 1 << 30,
+            edits: usize::MAX,
+            barred: Vec::new(),
+        }
     }
 }
 
@@ -52,7 +62,6 @@ pub struct Skipped {
 ///
 /// Facts about a value are proofs about what it computes. Changes keep what values compute, so facts stay true: only new
 /// values need new ones.
-#[derive(Debug)]
 pub struct Workbench<'m> {
     /// The model.
     pub model: &'m mut Model,
@@ -65,13 +74,30 @@ pub struct Workbench<'m> {
     grown: i64,
     /// Nodes that changes have touched, in order: their neighbours changed, or they are new.
     touched: Vec<NodeId>,
+    witness: Option<&'m mut dyn Witness>,
+    /// The witness has seen something wrong.
+    halted: bool,
 }
 
 impl<'m> Workbench<'m> {
     /// A workbench for a model of which `facts` are known.
     pub fn new(model: &'m mut Model, facts: Inference, budget: Budget) -> Self {
         let functions = Functions::of(model);
-        Self { model, facts, budget, functions, grown: 0, touched: Vec::new() }
+        Self { model, facts, budget, functions, grown: 0, touched: Vec::new(), witness: None, halted: false }
+    }
+
+    /// The same, with somebody who sees every change.
+    pub fn watched(self, witness: Option<&'m mut dyn Witness>) -> Self {
+        Self { witness, ..self }
+    }
+
+    /// Tells the witness that a pass is done.
+    pub fn passed(&mut self, pass: &'static str) {
+        if let Some(witness) = &mut self.witness
+            && !self.halted
+        {
+            self.halted = !witness.passed(self.model, pass);
+        }
     }
 
     /// How far the list of touched nodes goes; a pass that has seen the model at this point has only to look at later ones.
@@ -79,9 +105,9 @@ impl<'m> Workbench<'m> {
         self.touched.len()
     }
 
-    /// Whether the budget of changes is used up.
+    /// Whether nothing more may be changed: the budget of changes is used up, or the witness has seen something wrong.
     pub fn is_spent(&self) -> bool {
-        self.model.journal().len() >= self.budget.edits
+        self.halted || self.model.journal().len() >= self.budget.edits
     }
 
     /// The nodes to look at: all of them, or those that changes have touched since `mark`.
@@ -152,6 +178,9 @@ impl<'m> Workbench<'m> {
 
     /// Makes the change, or says why not and leaves everything as it is.
     pub fn commit(&mut self, mut change: Change) -> Result<(), Skip> {
+        if self.is_spent() || self.is_barred(&change.rewrite) {
+            return Err(Skip::NOT_HERE);
+        }
         let learned = self.check(&change)?;
         self.absorb(&mut change);
         let growth = self.sweep(&mut change);
@@ -168,7 +197,14 @@ impl<'m> Workbench<'m> {
         }
         // Who reads a redefined value reads something else afterwards.
         around.extend(change.rewrite.redefinitions().flat_map(|(value, _)| self.readers(value)));
-        let edit = self.model.commit(change.rewrite).map_err(|error| Skip::from(Reason::Edit(error)))?;
+        if let Some(witness) = &mut self.witness {
+            witness.before(self.model, &self.facts, &change.rewrite);
+        }
+        let committed = self.model.commit(change.rewrite).map_err(|error| Skip::from(Reason::Edit(error)));
+        if let (Err(_), Some(witness)) = (&committed, &mut self.witness) {
+            witness.after(self.model, &self.facts, false);
+        }
+        let edit = committed?;
         self.grown = self.grown.saturating_add(growth);
         let entry = &self.model.journal()[edit];
         let (produced, redefined) = (entry.produced.clone(), entry.redefined.clone());
@@ -203,7 +239,15 @@ impl<'m> Workbench<'m> {
         let seen: BTreeSet<NodeId> =
             around.into_iter().filter(|&node| self.model.node(node).is_live()).collect();
         self.touched.extend(seen);
+        if let Some(witness) = &mut self.witness {
+            self.halted |= !witness.after(self.model, &self.facts, true);
+        }
         Ok(())
+    }
+
+    fn is_barred(&self, rewrite: &Rewrite) -> bool {
+        let (pass, rule) = rewrite.by();
+        self.budget.barred.iter().any(|(of, barred)| of == pass && barred == rule)
     }
 
     /// Drops functions that nothing else calls any more.

@@ -19,6 +19,7 @@ mod pattern;
 mod rule;
 mod skip;
 mod trail;
+mod witness;
 
 pub use change::Change;
 pub use cx::Cx;
@@ -27,3 +28,4 @@ pub use pattern::{Pattern, PatternError};
 pub use rule::{At, Fusion, Rule};
 pub use skip::{Reason, Skip};
 pub use trail::Trail;
+pub use witness::Witness;

@@ -1,6 +1,7 @@
 //! ONNX Runtime, where it is installed: found, loaded once per process, and asked.
 
 pub mod find;
+mod handed;
 mod values;
 
 use std::collections::{BTreeMap, HashMap};
@@ -15,6 +16,7 @@ use serde::Serialize;
 
 use self::find::{Candidate, Source, VARIABLE};
 use crate::io::{LoadOptions, load};
+use crate::ir::Model;
 use crate::ops::Value;
 
 /// The name of the file in which ONNX Runtime leaves large weights of a model that it saves.
@@ -152,6 +154,22 @@ impl Runtime {
         Ok(Opened { session })
     }
 
+    /// A session that runs a model as it is in memory, the same way each time. Weights that lie in files beside the model's own are read
+    /// there by ONNX Runtime itself; others are handed over.
+    pub fn open_model(&self, model: &Model, level: Level) -> Result<Opened, RuntimeError> {
+        let handed = handed::Handed::new(model)?;
+        let mut builder = self.session(level)?.with_deterministic_compute(true).map_err(refused)?;
+        if let Some(folder) = &handed.folder {
+            let key = "session.model_external_initializers_file_folder_path";
+            builder = builder.with_config_entry(key, folder.to_string_lossy()).map_err(refused)?;
+        }
+        for (name, value) in handed.weights {
+            builder = builder.with_external_initializer(&*name, value).map_err(refused)?;
+        }
+        let session = builder.commit_from_memory(&handed.graph).map_err(refused)?;
+        Ok(Opened { session })
+    }
+
     /// How often each operator is called in what ONNX Runtime makes of a model when it loads it.
     pub fn rewritten(&self, model: &Path, level: Level) -> Result<BTreeMap<String, usize>, RuntimeError> {
         let folder = tempfile::tempdir()?;
@@ -180,7 +198,7 @@ impl Opened {
     pub fn run(&mut self, inputs: &HashMap<String, Value>) -> Result<Vec<(String, Value)>, RuntimeError> {
         let given: Vec<(&str, SessionInputValue<'_>)> = inputs
             .iter()
-            .map(|(name, value)| Ok((name.as_str(), values::given(value)?)))
+            .map(|(name, value)| Ok((name.as_str(), values::given(value.clone())?.into())))
             .collect::<Result<_, RuntimeError>>()?;
         let outputs = self.session.run(given).map_err(refused)?;
         outputs.iter().map(|(name, value)| Ok((name.to_owned(), values::taken(&value)?))).collect()

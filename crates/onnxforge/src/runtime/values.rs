@@ -1,7 +1,6 @@
 //! Tensors handed to ONNX Runtime, and taken back.
 
 use half::{bf16, f16};
-use ort::session::SessionInputValue;
 use ort::value::{DynValue, Tensor, TensorElementType, ValueType};
 
 use super::RuntimeError;
@@ -56,29 +55,24 @@ fn cannot(what: impl std::fmt::Display) -> RuntimeError {
     RuntimeError::Value(what.to_string())
 }
 
-/// A value as an input of a session.
-pub fn given(value: &Value) -> Result<SessionInputValue<'static>, RuntimeError> {
+/// A value as ONNX Runtime's own. Elements that nobody else holds move there.
+pub fn given(value: Value) -> Result<DynValue, RuntimeError> {
     let Value::Tensor(array) = value else { return Err(cannot(value.form())) };
     let shape: Vec<i64> = array.shape().iter().map(|&dim| dim as i64).collect();
+    let dtype = array.dtype();
     macro_rules! tensor {
         ($type:ty) => {{
-            let data = array.slice::<$type>().map_err(cannot)?.to_vec();
-            Ok(Tensor::from_array((shape, data)).map_err(super::refused)?.into())
+            let data = array.into_vec::<$type>().map_err(cannot)?;
+            Ok(Tensor::from_array((shape, data)).map_err(super::refused)?.into_dyn())
         }};
     }
-    let strings = || {
-        let data: Result<Vec<String>, _> = array
-            .slice::<Blob>()
-            .map_err(cannot)?
-            .iter()
-            .map(|text| String::from_utf8(text.to_vec()).map_err(cannot))
-            .collect();
-        Ok(Tensor::from_string_array((shape.clone(), &data?[..])).map_err(super::refused)?.into())
-    };
-    match array.dtype() {
-        DType::String => strings(),
-        dtype => each_type!(dtype, tensor, Err(cannot(format!("elements of type {dtype}")))),
+    if dtype == DType::String {
+        let texts = array.slice::<Blob>().map_err(cannot)?.iter();
+        let data: Result<Vec<String>, _> =
+            texts.map(|text| String::from_utf8(text.to_vec()).map_err(cannot)).collect();
+        return Ok(Tensor::from_string_array((shape, &data?[..])).map_err(super::refused)?.into_dyn());
     }
+    each_type!(dtype, tensor, Err(cannot(format!("elements of type {dtype}"))))
 }
 
 /// An output of a session as a value.

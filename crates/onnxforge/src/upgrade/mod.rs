@@ -119,7 +119,7 @@ pub fn upgrade(model: &mut Model, to: i64) -> Result<Report, UpgradeError> {
     let mut work = model.clone();
     work.raise_ir_version(ir_for_opset("", to).unwrap_or(0));
     let facts = Inference::of(&work);
-    let budget = Budget { growth: u64::MAX, time: Duration::ZERO, result: 0, edits: usize::MAX };
+    let budget = Budget { growth: u64::MAX, time: Duration::ZERO, result: 0, ..Budget::default() };
     let mut bench = Workbench::new(&mut work, facts, budget);
     let functions = Functions::of(bench.model);
     let mut counts: BTreeMap<(i64, String), usize> = BTreeMap::new();

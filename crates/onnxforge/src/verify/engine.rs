@@ -1,7 +1,6 @@
 //! What runs models to compare them.
 
 use std::collections::HashMap;
-use std::path::Path;
 
 use serde::Serialize;
 
@@ -9,15 +8,6 @@ use crate::eval::{self, RunError, Session};
 use crate::ir::Model;
 use crate::ops::Value;
 use crate::runtime::{Level, Opened, Runtime, RuntimeError};
-
-/// A model, and the file that it came from.
-#[derive(Debug)]
-pub struct Subject<'a> {
-    /// The model.
-    pub model: &'a Model,
-    /// Its file.
-    pub path: &'a Path,
-}
 
 /// What runs models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -56,17 +46,17 @@ impl Engine {
     }
 
     /// Prepares a model.
-    pub fn open<'m>(self, subject: &Subject<'m>) -> Result<Ready<'m>, EngineError> {
+    pub fn open(self, model: &Model) -> Result<Ready<'_>, EngineError> {
         match self {
             Self::Native | Self::Oracle => {
                 // In 64 bits the weights take twice their memory, so they are decoded anew for each run.
                 let wide = self == Self::Oracle;
                 let options = eval::Options { wide, keep_constants: !wide, ..eval::Options::default() };
-                Ok(Ready::Own(Session::new(subject.model, options)))
+                Ok(Ready::Own(Session::new(model, options)))
             }
             Self::Ort => {
                 let runtime = Runtime::get().map_err(Clone::clone)?;
-                Ok(Ready::Ort(Box::new(runtime.open(subject.path, Level::Off)?)))
+                Ok(Ready::Ort(Box::new(runtime.open_model(model, Level::Off)?)))
             }
         }
     }

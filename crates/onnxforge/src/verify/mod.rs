@@ -6,27 +6,24 @@
 
 pub mod compare;
 pub mod engine;
+pub mod guard;
+mod judge;
+pub mod local;
+mod region;
 
 use std::collections::{BTreeSet, HashMap};
 
 use serde::Serialize;
 
-use self::compare::{Difference, Mismatch, compare, compare_numbers};
-use self::engine::{Engine, EngineError, Ready, Subject};
+use self::compare::{Difference, Mismatch, compare};
+use self::engine::{Engine, EngineError, Ready};
+use self::judge::{FEW, Judged};
 use crate::eval::sample::{self, SampleError};
 use crate::infer::Inference;
 use crate::ir::types::DeclaredDim;
-use crate::ir::{Def, Model, Type};
-use crate::ops::{Array, Value};
-
-/// How much further from the float64 run than the first model the second may be.
-const SLACK: f64 = 4.0;
-/// Units in the last place, at the scale of a result, that count as rounding in any case.
-const FEW: f64 = 4.0;
-/// A difference of float64 runs, as a share of the scale, that no 32-bit weight can explain.
-const SAME_IN_WIDE: f64 = 1e-9;
-/// How much further it may be where both agree in 64 bits: what another order of summing can explain.
-const REORDERED: f64 = 64.0;
+use crate::ir::{Def, Model, Type, ValueId};
+use crate::ops::Value;
+use crate::proto::schema::ValueInfoProto;
 
 /// What to run.
 #[derive(Debug)]
@@ -43,6 +40,8 @@ pub struct Options {
     pub dims: HashMap<String, usize>,
     /// The largest difference, as a share of the largest magnitude, that is accepted; without it the float64 run judges.
     pub tolerance: Option<f64>,
+    /// Units in the last place, at the scale of a result, that are known to be rounding; the float64 run judges only beyond.
+    pub rounding: f64,
 }
 
 /// What a comparison says.
@@ -83,6 +82,10 @@ pub struct Report {
     pub samples: usize,
     /// The outputs, in the order of the first model.
     pub outputs: Vec<OutputReport>,
+    /// At how many values inside of the models they were compared, too.
+    pub inside: usize,
+    /// The first value, in the order of computing, at which they differ.
+    pub first_difference: Option<OutputReport>,
     /// The largest difference of each sample, as a share of the scale.
     pub by_sample: Vec<f64>,
 }
@@ -111,7 +114,7 @@ pub enum VerifyError {
 /// One of the two models, and what runs it.
 struct Side<'m> {
     which: &'static str,
-    subject: &'m Subject<'m>,
+    model: &'m Model,
     /// The inputs that it takes.
     takes: BTreeSet<String>,
     run: Ready<'m>,
@@ -126,18 +129,14 @@ struct Inputs {
 }
 
 impl<'m> Side<'m> {
-    fn new(which: &'static str, subject: &'m Subject<'m>, engine: Engine) -> Result<Self, VerifyError> {
-        let run = Self::opened(which, subject, engine)?;
-        Ok(Self { which, subject, takes: input_names(subject.model), run, wide: None })
+    fn new(which: &'static str, model: &'m Model, engine: Engine) -> Result<Self, VerifyError> {
+        let run = Self::opened(which, model, engine)?;
+        Ok(Self { which, model, takes: input_names(model), run, wide: None })
     }
 
-    fn opened(
-        which: &'static str,
-        subject: &'m Subject<'m>,
-        engine: Engine,
-    ) -> Result<Ready<'m>, VerifyError> {
+    fn opened(which: &'static str, model: &'m Model, engine: Engine) -> Result<Ready<'m>, VerifyError> {
         let sizes = "when it is loaded".to_owned();
-        engine.open(subject).map_err(|error| VerifyError::Run { which, sizes, error })
+        engine.open(model).map_err(|error| VerifyError::Run { which, sizes, error })
     }
 
     /// The outputs by name, in 64 bits where that is asked for.
@@ -147,7 +146,7 @@ impl<'m> Side<'m> {
         let ready = match (wide, &mut self.wide) {
             (false, _) => &mut self.run,
             (true, Some(wide)) => wide,
-            (true, empty) => empty.insert(Self::opened(self.which, self.subject, Engine::Oracle)?),
+            (true, empty) => empty.insert(Self::opened(self.which, self.model, Engine::Oracle)?),
         };
         let (which, sizes) = (self.which, &inputs.sizes);
         ready.run(&taken).map_err(|error| VerifyError::Run { which, sizes: sizes.clone(), error })
@@ -155,22 +154,78 @@ impl<'m> Side<'m> {
 }
 
 /// Compares the outputs of two models.
-pub fn verify(first: &Subject<'_>, second: &Subject<'_>, options: &Options) -> Result<Report, VerifyError> {
-    let pairs = paired_outputs(first.model, second.model)?;
+pub fn verify(first: &Model, second: &Model, options: &Options) -> Result<Report, VerifyError> {
+    compare_models(first, second, &paired_outputs(first, second)?, 0, options)
+}
+
+/// Compares two models, one of which was made from the other, at their outputs and at values that both compute.
+pub fn verify_inside(first: &Model, second: &Model, options: &Options) -> Result<Report, VerifyError> {
+    let pairs = paired_outputs(first, second)?;
+    let inference = Inference::of(first);
+    let inside = survivors(first, second, &inference);
+    let declare = |value: ValueId| ValueInfoProto {
+        r#type: inference.declaration(value).map(Box::new),
+        ..ValueInfoProto::default()
+    };
+    let wider = [first, second].map(|model| model.with_outputs(&inside, &declare));
+    let named = inside.iter().map(|&value| first.value(value).name().to_string());
+    let pairs: Vec<(String, String)> = named.map(|name| (name.clone(), name)).chain(pairs).collect();
+    compare_models(&wider[0], &wider[1], &pairs, inside.len(), options)
+}
+
+/// Bytes that values inside may take together.
+const MOST_INSIDE: i64 = 1 << 29;
+
+/// The values of the graph that nodes of both models compute and that are no outputs, in the order of the first; as many as memory
+/// allows.
+fn survivors(first: &Model, second: &Model, inference: &Inference) -> Vec<ValueId> {
+    let last = second.values().map(|(id, _)| id).max();
+    let mut left = MOST_INSIDE;
+    let mut found = Vec::new();
+    for (_, node) in first.nodes_in(first.main()) {
+        for &value in node.outputs().iter().flatten() {
+            let there = Some(value) <= last && second.value(value).node().is_some();
+            let same = there && second.value(value).name() == first.value(value).name();
+            let fact = inference.tensor(value).filter(|_| same && !first.value(value).is_exposed());
+            let Some((dtype, dims)) = fact.and_then(|fact| Some((fact.dtype?, fact.shape.as_ref()?))) else {
+                continue;
+            };
+            let elements = dims
+                .iter()
+                .try_fold(1i64, |product, dim| product.checked_mul(dim.evaluate(&|_| Some(8))?.max(1)));
+            left = left
+                .saturating_sub(elements.unwrap_or(i64::MAX).saturating_mul(i64::from(dtype.bits()) / 8 + 1));
+            if left < 0 {
+                return found;
+            }
+            found.push(value);
+        }
+    }
+    found
+}
+
+/// Compares two models at outputs that belong together, the first `inside` of which are values inside of them.
+fn compare_models(
+    first: &Model,
+    second: &Model,
+    pairs: &[(String, String)],
+    inside: usize,
+    options: &Options,
+) -> Result<Report, VerifyError> {
     let mut sides =
         [Side::new("first", first, options.engine)?, Side::new("second", second, options.engine)?];
     if let Some(unknown) = sides[1].takes.difference(&sides[0].takes).next() {
         return Err(VerifyError::Interface(format!("only the second model has the input {unknown}")));
     }
-    let inference = Inference::of(first.model);
+    let inference = Inference::of(first);
     let mut outputs: Vec<OutputReport> = pairs.iter().map(|(name, _)| OutputReport::new(name)).collect();
     let mut by_sample = Vec::new();
     for index in 0..options.samples {
-        let inputs = inputs(first.model, &inference, options, index)?;
+        let inputs = inputs(first, &inference, options, index)?;
         let [expected, found] = both(&mut sides, &inputs, false)?;
-        let mut exact: Option<[HashMap<String, Value>; 2]> = None;
         let mut largest: f64 = 0.0;
-        for ((name, other), report) in pairs.iter().zip(&mut outputs) {
+        let mut doubtful = Vec::new();
+        for (place, ((name, other), report)) in pairs.iter().zip(&mut outputs).enumerate() {
             let compared = match (expected.get(name), found.get(other)) {
                 (Some(x), Some(y)) => compare(x, y).map(|difference| (x, y, difference)),
                 _ => Err(Mismatch::Missing),
@@ -183,23 +238,37 @@ pub fn verify(first: &Subject<'_>, second: &Subject<'_>, options: &Options) -> R
                     continue;
                 }
             };
-            largest = largest.max(difference.max_rel);
-            if let Some(verdict) = without_oracle(&difference, options.tolerance) {
-                report.add(difference, verdict, None);
-                continue;
+            if place >= inside {
+                largest = largest.max(difference.max_rel);
             }
-            let [a, b] = match &mut exact {
-                Some(exact) => exact,
-                empty => empty.insert(both(&mut sides, &inputs, true)?),
+            match options.without_oracle(x, &difference) {
+                Some(verdict) => report.add(difference, verdict, None),
+                None => doubtful.push((place, [x, y], difference)),
+            }
+        }
+        if !doubtful.is_empty() {
+            let [a, b] = both(&mut sides, &inputs, true)?;
+            let judged = |place: usize, results: [&Value; 2]| {
+                let (name, other) = pairs.get(place)?;
+                Judged::of(results, [a.get(name)?, b.get(other)?])
             };
-            let judged = a.get(name).zip(b.get(other)).and_then(|(a, b)| Judged::of([x, y], [a, b]));
-            let verdict = judged.as_ref().map_or(Verdict::Different, Judged::verdict);
-            report.add(difference, verdict, judged.map(|judged| [judged.first, judged.second]));
+            let judged: Vec<_> =
+                doubtful.into_iter().map(|(place, results, d)| (place, judged(place, results), d)).collect();
+            let level =
+                judged.iter().filter_map(|(_, judged, _)| Some(judged.as_ref()?.first)).fold(0.0, f64::max);
+            for (place, judged, difference) in judged {
+                let verdict = judged.as_ref().map_or(Verdict::Different, |judged| judged.verdict(FEW, level));
+                let Some(report) = outputs.get_mut(place) else { continue };
+                report.add(difference, verdict, judged.map(|judged| [judged.first, judged.second]));
+            }
         }
         by_sample.push(largest);
     }
     let verdict = outputs.iter().map(|output| output.verdict).max().unwrap_or(Verdict::Identical);
-    Ok(Report { engine: options.engine, verdict, samples: options.samples, outputs, by_sample })
+    let first_difference = outputs.iter().find(|output| output.verdict == Verdict::Different).cloned();
+    let outputs = outputs.split_off(inside);
+    let (engine, samples) = (options.engine, options.samples);
+    Ok(Report { engine, verdict, samples, outputs, inside, first_difference, by_sample })
 }
 
 fn both(
@@ -227,55 +296,22 @@ fn inputs(
     Ok(Inputs { values, sizes })
 }
 
-/// What is clear without a float64 run.
-fn without_oracle(difference: &Difference, tolerance: Option<f64>) -> Option<Verdict> {
-    match tolerance {
-        _ if difference.identical => Some(Verdict::Identical),
-        // Only signs of zeros differ.
-        _ if difference.max_abs == 0.0 => Some(Verdict::Rounding),
-        Some(tolerance) if difference.max_rel <= tolerance => Some(Verdict::Rounding),
-        Some(_) => Some(Verdict::Different),
-        None => None,
-    }
-}
-
-/// What the float64 runs say of two results.
-struct Judged {
-    /// How far the first result is from the float64 run of its model, as a share of the scale.
-    first: f64,
-    /// How far the second is from that same run.
-    second: f64,
-    /// How far the float64 runs are apart.
-    apart: f64,
-    /// The share of the scale that one unit in the last place of the type is.
-    unit: f64,
-}
-
-impl Judged {
-    /// `None` where there is nothing to judge: results that are no floats, that are no numbers in 64 bits, or that have another
-    /// shape there.
-    fn of([first, second]: [&Value; 2], [wide, other_wide]: [&Value; 2]) -> Option<Self> {
-        let shape = first.array().ok()?.shape();
-        for value in [second, wide, other_wide] {
-            value.array().ok().filter(|array| array.shape() == shape)?;
+impl Options {
+    /// What is clear without a float64 run.
+    fn without_oracle(&self, expected: &Value, difference: &Difference) -> Option<Verdict> {
+        match self.tolerance {
+            _ if difference.identical => Some(Verdict::Identical),
+            // Only signs of zeros differ.
+            _ if difference.max_abs == 0.0 => Some(Verdict::Rounding),
+            Some(tolerance) if difference.max_rel <= tolerance => Some(Verdict::Rounding),
+            Some(_) => Some(Verdict::Different),
+            None => {
+                let unit = expected.array().ok()?.dtype().epsilon()?;
+                // Half of the digits are rounding never.
+                let bound = (self.rounding * unit).min(unit.sqrt());
+                (difference.max_rel <= bound).then_some(Verdict::Rounding)
+            }
         }
-        let numbers = |value: &Value| value.array().ok().and_then(|array: &Array| array.to_f64s().ok());
-        let unit = first.array().ok()?.dtype().epsilon()?;
-        let wide = numbers(wide)?;
-        let apart =
-            |other: Vec<f64>| compare_numbers(&wide, &other).ok().map(|difference| difference.max_rel);
-        Some(Self {
-            first: apart(numbers(first)?)?,
-            second: apart(numbers(second)?)?,
-            apart: apart(numbers(other_wide)?)?,
-            unit,
-        })
-    }
-
-    fn verdict(&self) -> Verdict {
-        let no_further = self.second <= self.first * SLACK + FEW * self.unit;
-        let reordered = self.apart <= SAME_IN_WIDE && self.second <= (self.first + self.unit) * REORDERED;
-        if no_further || reordered { Verdict::Rounding } else { Verdict::Different }
     }
 }
 

@@ -1,0 +1,289 @@
+//! Optimizing so that nothing wrong is kept.
+//!
+//! Every change is checked where it happens ([`super::local`]), and the whole model in the end, or after each pass. What is found wrong is
+//! traced to one change, its rule is barred, and the work starts again without it: the result never contains it, nor anything
+//! that was built on it.
+
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use super::engine::Engine;
+use super::local::{Local, LocalReport, Wrong};
+use super::{Options as Comparison, OutputReport, Report, VerifyError, verify_inside};
+use crate::infer::Inference;
+use crate::ir::{Accuracy, Model, Rewrite};
+use crate::passes::pipeline::{self, Outcome};
+use crate::rewrite::Witness;
+
+/// How often something wrong may be found before the work is given up.
+const MOST_REVERTS: usize = 20;
+
+/// When the whole model is compared with the original.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum When {
+    /// Never, and changes are not checked either.
+    Off,
+    /// In the end.
+    Final,
+    /// After every pass that changed something, and in the end.
+    Each,
+}
+
+/// How the work is checked.
+#[derive(Debug)]
+pub struct Options {
+    /// When.
+    pub when: When,
+    /// How models are compared. Where its engine cannot run the original, the native one takes over.
+    pub comparison: Comparison,
+    /// Time that checks of single changes may take together.
+    pub local: Duration,
+    /// What the result is compared with, where that is not the model before the passes.
+    pub original: Option<Model>,
+}
+
+/// What the checks say.
+#[derive(Debug, Default, Serialize)]
+pub struct Proof {
+    /// Checks of single changes, in the run that counts.
+    pub local: LocalReport,
+    /// The comparison of the result with the original.
+    pub global: Option<Report>,
+    /// Why there is none, where one was asked for.
+    pub unverified: Option<String>,
+    /// Why another engine than the one that was asked for computed.
+    pub fallback: Option<String>,
+    /// Changes that were found wrong. Their rules changed nothing in the result.
+    pub reverted: Vec<Wrong>,
+    /// Time for comparing models.
+    pub milliseconds: f64,
+}
+
+/// Why there is no result.
+#[derive(Debug, thiserror::Error)]
+pub enum GuardError {
+    /// More was wrong than bars can mend.
+    #[error("the result still differs from the original after {0} rules were barred; please report this")]
+    Hopeless(usize),
+    /// It was wrong before the first pass.
+    #[error(
+        "the conversion to another operator set is wrong at {value:?} ({difference}); leave it out, and please report this"
+    )]
+    Converted {
+        /// The value that differs.
+        value: String,
+        /// In what.
+        difference: String,
+    },
+}
+
+/// Optimizes the model, and keeps nothing that is found wrong.
+pub fn optimize(
+    model: &mut Model,
+    options: &pipeline::Options<'_>,
+    checks: &mut Options,
+) -> Result<(Outcome, Proof), GuardError> {
+    let start = model.clone();
+    let original = checks.original.take().unwrap_or_else(|| start.clone());
+    let mut proof = Proof::default();
+    let mut work = pipeline::Options {
+        passes: options.passes.clone(),
+        budget: options.budget.clone(),
+        stop_after: options.stop_after,
+        barred: options.barred.clone(),
+        progress: options.progress,
+    };
+    if checks.when == When::Off {
+        return Ok((pipeline::optimize(model, &work), proof));
+    }
+    if model.journal().is_empty() && has_random(&original) {
+        proof.unverified = Some("the model draws random numbers".to_owned());
+    }
+    loop {
+        *model = start.clone();
+        let first_edit = model.journal().len();
+        let mut guard = Guard {
+            local: Local::new(checks.local),
+            original: &original,
+            checks,
+            proof: &mut proof,
+            each: None,
+        };
+        let outcome = pipeline::optimize_watched(model, &work, Some(&mut guard));
+        let (local, each) = (guard.local, guard.each);
+        proof.local = local.report;
+        let began = Instant::now();
+        let wrong = match (local.wrong, each) {
+            (Some(wrong), _) => Some(wrong),
+            (None, Some(found)) => Some(blame([&original, &start], model, &work, checks, &found)?),
+            (None, None) if model.journal().len() == first_edit && first_edit == original.journal().len() => {
+                None
+            }
+            (None, None) => match whole(&original, model, checks, &mut proof) {
+                Some(found) => Some(blame([&original, &start], model, &work, checks, &found)?),
+                None => None,
+            },
+        };
+        proof.milliseconds += began.elapsed().as_secs_f64() * 1e3;
+        let Some(wrong) = wrong else { return Ok((outcome, proof)) };
+        tracing::warn!(
+            "{} of {} is wrong at edit {} ({}: {}); it is left out",
+            wrong.rule,
+            wrong.pass,
+            wrong.edit,
+            wrong.value,
+            wrong.difference
+        );
+        let bar = (wrong.pass.clone(), wrong.rule.clone());
+        let again = work.barred.contains(&bar);
+        proof.reverted.push(wrong);
+        if again || proof.reverted.len() > MOST_REVERTS {
+            *model = start;
+            return Err(GuardError::Hopeless(proof.reverted.len()));
+        }
+        work.barred.push(bar);
+    }
+}
+
+/// Where models were found to differ.
+#[derive(Clone, Debug)]
+struct Found {
+    value: String,
+    difference: String,
+}
+
+impl Found {
+    /// What a report says, when it says that models differ.
+    fn of(compared: Result<&Report, &VerifyError>) -> Option<Self> {
+        match compared {
+            Ok(report) => {
+                let OutputReport { name, difference, mismatch, .. } = report.first_difference.as_ref()?;
+                let apart = || {
+                    difference.as_ref().map(|d| format!("numbers differ by {:.1e} of their scale", d.max_rel))
+                };
+                let difference = mismatch.clone().or_else(apart).unwrap_or_default();
+                Some(Self { value: name.clone(), difference })
+            }
+            Err(error) => Some(Self { value: String::new(), difference: error.to_string() }),
+        }
+    }
+}
+
+/// Compares the whole models. Where the original does not run, nothing is said but why.
+fn whole(original: &Model, model: &Model, checks: &mut Options, proof: &mut Proof) -> Option<Found> {
+    if proof.unverified.is_some() {
+        return None;
+    }
+    checks.comparison.rounding = declared(model);
+    let mut compared = verify_inside(original, model, &checks.comparison);
+    if let Err(error @ VerifyError::Run { which: "first", .. }) = &compared
+        && checks.comparison.engine != Engine::Native
+    {
+        proof.fallback = Some(error.to_string());
+        checks.comparison.engine = Engine::Native;
+        compared = verify_inside(original, model, &checks.comparison);
+    }
+    match compared {
+        Err(error @ (VerifyError::Run { which: "first", .. } | VerifyError::Sample(_))) => {
+            proof.unverified = Some(error.to_string());
+            None
+        }
+        compared => {
+            let found = Found::of(compared.as_ref());
+            proof.global = compared.ok();
+            found
+        }
+    }
+}
+
+/// Units in the last place by which all changes together may differ, as far as they promise, to first order.
+fn declared(model: &Model) -> f64 {
+    let ulps = model.journal().iter().map(|entry| match entry.accuracy {
+        Accuracy::Rounding { ulps } if ulps.is_finite() => ulps,
+        _ => 0.0,
+    });
+    ulps.sum()
+}
+
+/// The change that makes the difference: the first one after which models differ.
+fn blame(
+    [original, start]: [&Model; 2],
+    model: &Model,
+    work: &pipeline::Options<'_>,
+    checks: &Options,
+    found: &Found,
+) -> Result<Wrong, GuardError> {
+    let first = start.journal().len();
+    if original.journal().len() < first
+        && let Some(Found { value, difference }) =
+            Found::of(verify_inside(original, start, &checks.comparison).as_ref())
+    {
+        return Err(GuardError::Converted { value, difference });
+    }
+    // After `right` changes the models agree, after `wrong` changes they do not.
+    let (mut right, mut wrong) = (0, model.journal().len() - first);
+    let mut found = found.clone();
+    let mut partly = start.clone();
+    while right + 1 < wrong {
+        let middle = right.midpoint(wrong);
+        let options = pipeline::Options {
+            passes: work.passes.clone(),
+            budget: work.budget.clone(),
+            stop_after: Some(middle),
+            barred: work.barred.clone(),
+            progress: &crate::progress::Silent,
+        };
+        let mut candidate = start.clone();
+        pipeline::optimize(&mut candidate, &options);
+        match Found::of(verify_inside(original, &candidate, &checks.comparison).as_ref()) {
+            Some(difference) => {
+                (wrong, found) = (middle, difference);
+            }
+            None => (right, partly) = (middle, candidate),
+        }
+    }
+    let entry = &model.journal()[first + wrong - 1];
+    Ok(Wrong {
+        pass: entry.pass.clone(),
+        rule: entry.rule.clone(),
+        edit: wrong,
+        nodes: entry.consumed.iter().map(|&node| partly.node_label(node)).collect(),
+        value: found.value.into(),
+        difference: found.difference,
+    })
+}
+
+fn has_random(model: &Model) -> bool {
+    super::local::is_random(model)
+}
+
+/// Sees every change and every pass.
+struct Guard<'a> {
+    local: Local,
+    original: &'a Model,
+    checks: &'a mut Options,
+    proof: &'a mut Proof,
+    /// What a comparison after a pass found.
+    each: Option<Found>,
+}
+
+impl Witness for Guard<'_> {
+    fn before(&mut self, model: &Model, facts: &Inference, rewrite: &Rewrite) {
+        self.local.before(model, facts, rewrite);
+    }
+
+    fn after(&mut self, model: &Model, facts: &Inference, is_made: bool) -> bool {
+        self.local.after(model, facts, is_made)
+    }
+
+    fn passed(&mut self, model: &Model, _pass: &'static str) -> bool {
+        if self.checks.when == When::Each && self.local.wrong.is_none() {
+            let start = Instant::now();
+            self.each = whole(self.original, model, self.checks, self.proof);
+            self.proof.milliseconds += start.elapsed().as_secs_f64() * 1e3;
+        }
+        self.each.is_none()
+    }
+}

@@ -1,0 +1,66 @@
+//! Rounding told from error, by float64 runs.
+
+use super::Verdict;
+use super::compare::compare_numbers;
+use crate::ops::{Array, Value};
+
+/// How much further from the float64 run than the first result the second may be.
+const SLACK: f64 = 4.0;
+/// Units in the last place, at the scale of a result, that count as rounding in any case.
+pub const FEW: f64 = 4.0;
+/// A difference of float64 runs, as a share of the scale, that no 32-bit weight can explain.
+const SAME_IN_WIDE: f64 = 1e-9;
+/// How much further it may be where both agree in 64 bits: what another order of summing can explain.
+const REORDERED: f64 = 64.0;
+
+/// What the float64 runs say of two results.
+#[derive(Debug)]
+pub struct Judged {
+    /// How far the first result is from the float64 run of its model, as a share of the scale.
+    pub first: f64,
+    /// How far the second is from that same run.
+    pub second: f64,
+    /// How far the float64 runs are apart.
+    apart: f64,
+    /// The share of the scale that one unit in the last place of the type is.
+    unit: f64,
+}
+
+impl Judged {
+    /// `None` where there is nothing to judge: results that are no floats, or that have another shape in 64 bits. Elements that
+    /// are no finite numbers in one of the runs say nothing; that both results agree about them is somebody else's affair.
+    pub fn of([first, second]: [&Value; 2], [wide, other_wide]: [&Value; 2]) -> Option<Self> {
+        let shape = first.array().ok()?.shape();
+        for value in [second, wide, other_wide] {
+            value.array().ok().filter(|array| array.shape() == shape)?;
+        }
+        let numbers = |value: &Value| value.array().ok().and_then(|array: &Array| array.to_f64s().ok());
+        let unit = first.array().ok()?.dtype().epsilon()?;
+        let [mut first, mut second, mut wide, mut other] =
+            [numbers(first)?, numbers(second)?, numbers(wide)?, numbers(other_wide)?];
+        let runs = [&first, &second, &wide, &other];
+        let finite: Vec<bool> = (0..wide.len())
+            .map(|place| runs.iter().all(|run| run.get(place).is_some_and(|x| x.is_finite())))
+            .collect();
+        if finite.contains(&false) {
+            for run in [&mut first, &mut second, &mut wide, &mut other] {
+                let mut place = 0;
+                run.retain(|_| {
+                    place += 1;
+                    finite.get(place - 1) == Some(&true)
+                });
+            }
+        }
+        let apart = |other: &[f64]| compare_numbers(&wide, other).ok().map(|difference| difference.max_rel);
+        Some(Self { first: apart(&first)?, second: apart(&second)?, apart: apart(&other)?, unit })
+    }
+
+    /// What is said, where so many units in the last place count as rounding in any case. `level` is how far other results of the
+    /// same run are from their float64 run: a single one may be closer by luck.
+    pub fn verdict(&self, few: f64, level: f64) -> Verdict {
+        let first = self.first.max(level);
+        let no_further = self.second <= first * SLACK + few * self.unit;
+        let reordered = self.apart <= SAME_IN_WIDE && self.second <= (first + self.unit) * REORDERED;
+        if no_further || reordered { Verdict::Rounding } else { Verdict::Different }
+    }
+}
