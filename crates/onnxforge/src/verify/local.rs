@@ -177,6 +177,7 @@ impl Witness for Local {
             }
         }
         let time = pending.started.elapsed();
+        tracing::debug!("{} of {} checked in {time:.1?}", entry.rule, entry.pass);
         self.left = self.left.saturating_sub(time);
         self.report.milliseconds += time.as_secs_f64() * 1e3;
         self.wrong.is_none()
@@ -273,6 +274,8 @@ impl Trial<'_> {
                 let Some(given) = region::made_up(wanted, symbols, &mut sizes, flavour) else { break };
                 // What takes long is tried on fewer values.
                 let most = match clear {
+                    _ if given.is_empty() => 1,
+                    0 if region::elements(&given) > 8 * LIGHT => 1,
                     0 if heavy || region::elements(&given) > LIGHT => 2,
                     0 => usize::MAX,
                     _ => 1,

@@ -18,7 +18,7 @@ use crate::proto::schema::ValueInfoProto;
 /// Elements that values to try may have together.
 const MOST_ELEMENTS: usize = 1 << 20;
 /// Bytes that constants of a region may have together.
-const MOST_CONSTANTS: u64 = 256 << 20;
+const MOST_CONSTANTS: u64 = 128 << 20;
 /// Constants of up to this many bytes count with their content where regions are compared.
 const COUNTS: u64 = 256;
 
