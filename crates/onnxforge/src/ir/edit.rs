@@ -246,6 +246,11 @@ impl Rewrite {
         self.redefined.iter().copied()
     }
 
+    /// The bodies of consumed nodes that move to new ones.
+    pub fn moved_bodies(&self) -> Vec<ScopeId> {
+        self.nodes.iter().flat_map(|staged| &staged.attrs).flat_map(Attr::scopes).copied().collect()
+    }
+
     /// Whether a new node or another value will read `value`.
     pub fn reads(&self, value: ValueId) -> bool {
         let wanted = Operand::Value(value);

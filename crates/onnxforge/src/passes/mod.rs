@@ -100,7 +100,12 @@ pub enum Work {
 }
 
 impl Pass {
-    const fn rules(name: &'static str, source: &'static str, rules: &'static [&'static dyn Rule]) -> Self {
+    /// A pass that applies rules. `source` begins with what it does, in lines that start with `//!`.
+    pub const fn rules(
+        name: &'static str,
+        source: &'static str,
+        rules: &'static [&'static dyn Rule],
+    ) -> Self {
         Self { name, source, work: Work::Rules(rules) }
     }
 

@@ -346,7 +346,8 @@ impl<'m> Workbench<'m> {
     /// will grow.
     fn sweep(&self, change: &mut Change) -> i64 {
         let mut gone: HashSet<NodeId> = change.rewrite.consumed().iter().copied().collect();
-        gone.extend(change.rewrite.consumed().iter().flat_map(|&id| self.model.nodes_inside(id)));
+        let moved = change.rewrite.moved_bodies();
+        gone.extend(change.rewrite.consumed().iter().flat_map(|&id| self.nodes_lost(id, &moved)));
         let mut open: Vec<NodeId> = change.rewrite.consumed().to_vec();
         let mut constants: BTreeSet<ValueId> = BTreeSet::new();
         let mut freed = 0u64;
@@ -354,8 +355,9 @@ impl<'m> Workbench<'m> {
         while let Some(id) = open.pop() {
             freed = freed.saturating_add(tensors_held(self.model, id));
             let mut read: Vec<ValueId> = self.model.node(id).inputs().iter().flatten().copied().collect();
-            let mut bodies: Vec<ScopeId> = self.model.node(id).bodies().collect();
-            for inner in self.model.nodes_inside(id) {
+            let mut bodies: Vec<ScopeId> =
+                self.model.node(id).bodies().filter(|body| !moved.contains(body)).collect();
+            for inner in self.nodes_lost(id, &moved) {
                 gone.insert(inner);
                 read.extend(self.model.node(inner).inputs().iter().flatten());
                 bodies.extend(self.model.node(inner).bodies());
@@ -391,6 +393,20 @@ impl<'m> Workbench<'m> {
             }
         }
         change.rewrite.added_bytes().saturating_sub(i64::try_from(freed).unwrap_or(i64::MAX))
+    }
+
+    /// The nodes in the bodies of a node, but for bodies that move.
+    fn nodes_lost(&self, id: NodeId, moved: &[ScopeId]) -> Vec<NodeId> {
+        let mut lost = Vec::new();
+        let mut open: Vec<ScopeId> =
+            self.model.node(id).bodies().filter(|body| !moved.contains(body)).collect();
+        while let Some(body) = open.pop() {
+            for (inner, node) in self.model.nodes_in(body) {
+                lost.push(inner);
+                open.extend(node.bodies());
+            }
+        }
+        lost
     }
 
     /// Whether nobody will read any output of the node.
