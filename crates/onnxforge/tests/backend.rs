@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use onnxforge::eval::{Options, RunError, Session, stored};
 use onnxforge::infer::{self, Given, Inference};
@@ -19,9 +20,10 @@ use onnxforge::ir::value::Def;
 use onnxforge::ir::{Accuracy, DType, Entry, Model};
 use onnxforge::ops::{Array, Fact, OpError, Value};
 use onnxforge::passes;
-use onnxforge::passes::pipeline::{self, optimize};
+use onnxforge::passes::pipeline::{self, optimize_watched};
 use onnxforge::proto::Str;
 use onnxforge::upgrade::{NEWEST, OLDEST, UpgradeError, upgrade};
+use onnxforge::verify::local::Local;
 use rayon::prelude::*;
 
 /// What came of a case.
@@ -166,7 +168,12 @@ fn optimized(
     for passes in std::iter::once(passes::defaults().collect()).chain(alone) {
         let mut changed = model.clone();
         let name = passes.first().filter(|_| passes.len() == 1).map_or("all passes", |pass| pass.name);
-        optimize(&mut changed, &pipeline::Options { passes, ..pipeline::Options::default() });
+        let mut local = Local::new(Duration::from_secs(60));
+        let options = pipeline::Options { passes, ..pipeline::Options::default() };
+        optimize_watched(&mut changed, &options, Some(&mut local));
+        if let Some(wrong) = local.wrong {
+            return Err(format!("{name}: a check says that an edit is wrong: {wrong:?}"));
+        }
         changed.validate().map_err(|error| format!("{name}: {error:?}"))?;
         if changed.journal().is_empty() {
             continue;

@@ -20,7 +20,8 @@ use onnxforge::ir::dim::{Dim, Symbol};
 use onnxforge::ir::{Accuracy, DType, Entry, Model, ValueId};
 use onnxforge::ops::eval::Memory;
 use onnxforge::ops::{Array, Value, apply};
-use onnxforge::passes::pipeline::{self, optimize};
+use onnxforge::passes::pipeline::{self, optimize, optimize_watched};
+use onnxforge::verify::local::Local;
 use rayon::prelude::*;
 
 /// Nodes of a graph.
@@ -126,7 +127,11 @@ fn keeps(graph: &Graph, model: &Model) -> Result<(), String> {
     let run = |model: &Model| Session::new(model, Options::default()).run(&graph.inputs);
     let before = run(model).map_err(|error| error.to_string())?;
     let mut changed = model.clone();
-    optimize(&mut changed, &pipeline::Options::default());
+    let mut local = Local::new(Duration::from_secs(60));
+    optimize_watched(&mut changed, &pipeline::Options::default(), Some(&mut local));
+    if let Some(wrong) = local.wrong {
+        return Err(format!("a check says that an edit is wrong: {wrong:?}"));
+    }
     changed.validate().map_err(|error| format!("{error:?}"))?;
     let edits = changed.journal().len();
     optimize(&mut changed, &pipeline::Options::default());

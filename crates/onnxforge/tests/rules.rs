@@ -13,19 +13,26 @@ mod golden;
 
 use std::fmt::Write;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use golden::{Case, agree, cases, inputs, is_blessing, judge, load, outputs, print, promised};
 use onnxforge::ir::Model;
-use onnxforge::passes::pipeline::{self, Outcome, optimize};
+use onnxforge::passes::pipeline::{self, Outcome, optimize_watched};
 use onnxforge::passes::{self, Pass, Work};
 use onnxforge::rewrite::Reason;
+use onnxforge::verify::local::Local;
 
 fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/rules")
 }
 
+/// Runs a pass whose every edit must hold where it happens.
 fn run_pass(pass: &'static Pass, model: &mut Model) -> Outcome {
-    optimize(model, &pipeline::Options { passes: vec![pass], ..pipeline::Options::default() })
+    let mut local = Local::new(Duration::from_secs(60));
+    let options = pipeline::Options { passes: vec![pass], ..pipeline::Options::default() };
+    let outcome = optimize_watched(model, &options, Some(&mut local));
+    assert!(local.wrong.is_none(), "{:?}", local.wrong);
+    outcome
 }
 
 /// Runs a case and answers the verdict as it would stand in the file.

@@ -103,14 +103,15 @@ impl Local {
         }
     }
 
-    fn check(&mut self, model: &Model, facts: &Inference, pending: &Pending, entry: &Entry) -> Tried {
+    fn check(&mut self, model: &Model, facts: &Inference, pending: &mut Pending, entry: &Entry) -> Tried {
         if self.left.is_zero() {
             return Tried::Unclear("no time left");
         }
+        pending.rename(model);
         let became: HashMap<ValueId, ValueId> = pending
             .redefined
             .iter()
-            .filter_map(|&(value, _)| Some((value, heir(model, pending, value)?)))
+            .filter_map(|&(value, _)| Some((value, pending.heir(model, value)?)))
             .collect();
         if became.len() < pending.redefined.len() {
             return Tried::Unclear("what a value became is not told");
@@ -158,11 +159,11 @@ impl Witness for Local {
     }
 
     fn after(&mut self, model: &Model, facts: &Inference, is_made: bool) -> bool {
-        let (Some(pending), true, Some(entry)) = (self.pending.take(), is_made, model.journal().last())
+        let (Some(mut pending), true, Some(entry)) = (self.pending.take(), is_made, model.journal().last())
         else {
             return true;
         };
-        match self.check(model, facts, &pending, entry) {
+        match self.check(model, facts, &mut pending, entry) {
             Tried::Holds => self.report.checked += 1,
             Tried::Unclear(why) => *self.report.unchecked.entry(why.to_owned()).or_default() += 1,
             Tried::Differs(value, difference) => {
@@ -184,16 +185,40 @@ impl Witness for Local {
     }
 }
 
-/// The value that a redefined one is now: itself, what it became another name for, or another one that became the same.
-fn heir(model: &Model, pending: &Pending, value: ValueId) -> Option<ValueId> {
-    let live = |id: &ValueId| model.value(*id).is_live();
-    let by = pending.redefined.iter().find(|(of, _)| *of == value)?.1;
-    let named = match by {
-        Operand::Value(to) => Some(to),
-        _ => None,
-    };
-    let same = pending.redefined.iter().filter(|(_, other)| *other == by).map(|(other, _)| *other);
-    std::iter::once(value).chain(named).chain(same).find(live)
+impl Pending {
+    /// The value that a redefined one is now: itself, what it became another name for, or another one that became the same.
+    fn heir(&self, model: &Model, value: ValueId) -> Option<ValueId> {
+        let live = |id: &ValueId| model.value(*id).is_live();
+        let by = self.redefined.iter().find(|(of, _)| *of == value)?.1;
+        let named = match by {
+            Operand::Value(to) => Some(to),
+            _ => None,
+        };
+        let same = self.redefined.iter().filter(|(_, other)| *other == by).map(|(other, _)| *other);
+        std::iter::once(value).chain(named).chain(same).find(live)
+    }
+
+    /// Calls what the old nodes took by the names that it has now: an output gives its name to what it becomes another name for.
+    fn rename(&mut self, model: &Model) {
+        let gone = |value: ValueId| !model.value(value).is_live();
+        let taken: Vec<(ValueId, ValueId)> = self
+            .before
+            .inputs
+            .iter()
+            .filter(|&&value| gone(value))
+            .filter_map(|&value| {
+                let by = |(_, by): &&(ValueId, Operand)| *by == Operand::Value(value);
+                let (other, _) = self.redefined.iter().find(by)?;
+                Some((value, self.heir(model, *other)?))
+            })
+            .collect();
+        for (old, new) in taken {
+            self.before.inputs.iter_mut().filter(|value| **value == old).for_each(|value| *value = new);
+            if let Some(wanted) = self.wanted.remove(&old) {
+                self.wanted.insert(new, wanted);
+            }
+        }
+    }
 }
 
 /// Whether the model draws random numbers.
