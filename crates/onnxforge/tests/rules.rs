@@ -5,7 +5,7 @@
 //! Graphs without a heading are of operator set 21.
 //!
 //! Every case is also evaluated before and after, at two sizes of each symbolic dimension, and must agree as well as the edits
-//! promise; a second run must find nothing; every node of the file must have a fate; text and messages must agree.
+//! promise, where they may round as `docs/accuracy.md` says; a second run must find nothing; every node of the file must have a fate; text and messages must agree.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -15,8 +15,8 @@ use std::fmt::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use golden::{Case, agree, cases, inputs, is_blessing, judge, load, outputs, print, promised};
-use onnxforge::ir::Model;
+use golden::{Case, agree, bounds, cases, inputs, is_blessing, judge, load, outputs, print, promised};
+use onnxforge::ir::{Accuracy, Model};
 use onnxforge::passes::pipeline::{self, Outcome, optimize_watched};
 use onnxforge::passes::{self, Pass, Work};
 use onnxforge::rewrite::Reason;
@@ -34,6 +34,9 @@ fn run_pass(pass: &'static Pass, model: &mut Model) -> Outcome {
     assert!(local.wrong.is_none(), "{:?}", local.wrong);
     outcome
 }
+
+/// How many inputs each case is run with.
+const ROUNDS: u64 = 6;
 
 /// Runs a case and answers the verdict as it would stand in the file.
 fn verdict(pass: &'static Pass, case: &Case) -> String {
@@ -53,10 +56,15 @@ fn verdict(pass: &'static Pass, case: &Case) -> String {
     let promised = promised(&model);
     assert!(pass.accuracy() >= promised, "{}: an edit promises less than its pass", case.title);
     if edits > 0 && !random && !unrunnable {
-        for round in 0..2 {
+        for round in 0..ROUNDS {
             let inputs = inputs(&original, round);
+            let fails = |why: String| panic!("{}: {}: {why}", pass.name, case.title);
+            if matches!(promised, Accuracy::Rounding { .. }) {
+                bounds::check(&original, &model, &inputs).unwrap_or_else(fails);
+                continue;
+            }
             for (a, b) in outputs(&original, &inputs).iter().zip(outputs(&model, &inputs)) {
-                agree(a, &b, promised).unwrap_or_else(|why| panic!("{}: {}: {why}", pass.name, case.title));
+                agree(a, &b, promised).unwrap_or_else(fails);
             }
         }
     }
@@ -143,25 +151,75 @@ fn every_reason_has_a_case() {
     assert!(missing.is_empty(), "{missing}");
 }
 
-/// The catalogue in docs/passes.md is what the passes say of themselves.
+/// The paragraphs of a pass's text that have these names, in the order of the text.
+fn paragraphs(pass: &Pass, names: &[&str]) -> String {
+    let text = pass.text().replace("\n**", "\n\n**");
+    let wanted = |part: &&str| names.iter().any(|name| part.starts_with(&format!("**{name}**")));
+    text.split("\n\n").filter(wanted).fold(String::new(), |all, part| format!("{all}\n{part}\n"))
+}
+
+/// What a document of `docs` has behind the mark is what the passes say of themselves.
+fn is_current(document: &str, mark: &str, current: &str) {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(document);
+    let text = std::fs::read_to_string(&path).unwrap();
+    let (preface, listed) = text.split_once(mark).unwrap();
+    if is_blessing() {
+        std::fs::write(&path, format!("{preface}{mark}{current}")).unwrap();
+    } else {
+        assert_eq!(listed, current, "ONNXFORGE_BLESS=1 writes it");
+    }
+}
+
 #[test]
 fn the_catalogue_is_current() {
-    const MARK: &str = "<!-- passes -->\n";
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/passes.md");
-    let text = std::fs::read_to_string(&path).unwrap();
-    let (preface, listed) = text.split_once(MARK).unwrap();
-    let entry = |pass: &&Pass| {
+    let entry = |pass: &Pass| {
         let text = pass.text();
         let (_, paragraphs) = text.split_once("\n\n").unwrap();
         let paragraphs = paragraphs.replace("\n**", "\n\n**");
         format!("\n## {}\n\n{}.\n\n{paragraphs}\n", pass.name, pass.summary().trim_end_matches('.'))
     };
-    let current: String = onnxforge::passes::all().map(|pass| entry(&pass)).collect();
-    if is_blessing() {
-        std::fs::write(&path, format!("{preface}{MARK}{current}")).unwrap();
-    } else {
-        assert_eq!(listed, current, "ONNXFORGE_BLESS=1 writes it");
+    let current: String = passes::all().map(entry).collect();
+    is_current("passes.md", "<!-- passes -->\n", &current);
+}
+
+/// The class of the taxonomy, and what is promised, in words.
+fn in_words(accuracy: Accuracy) -> (usize, String) {
+    match accuracy {
+        Accuracy::BitExact => (0, "the same bits".to_owned()),
+        Accuracy::ValueExact => (0, "the same numbers".to_owned()),
+        Accuracy::Rounding { ulps } if ulps.is_infinite() => (1, "ulps by the number of terms".to_owned()),
+        Accuracy::Rounding { ulps: 1.0 } => (1, "1 ulp".to_owned()),
+        Accuracy::Rounding { ulps } => (1, format!("{ulps} ulps")),
+        Accuracy::Approximate { rtol, atol } => (2, format!("{atol:e} + {rtol:e} · \\|x\\|")),
     }
+}
+
+#[test]
+fn the_taxonomy_is_current() {
+    let mut current = "\n## All rules\n\n| pass | rule | class | promise |\n|---|---|---|---|\n".to_owned();
+    for pass in passes::all() {
+        let rules = match pass.work {
+            Work::Rules(rules) => rules.iter().map(|rule| (rule.name(), rule.accuracy())).collect(),
+            Work::Model { accuracy, .. } => vec![("the whole pass", accuracy)],
+        };
+        for (rule, accuracy) in rules {
+            let (class, promise) = in_words(accuracy);
+            writeln!(current, "| {} | {rule} | {class} | {promise} |", pass.name).unwrap();
+        }
+    }
+    let classes = [
+        "Class 0: the same bits, or the same numbers",
+        "Class 1: rounding, with a bound",
+        "Class 2: approximate, on request only",
+    ];
+    for (class, title) in classes.iter().enumerate() {
+        writeln!(current, "\n## {title}").unwrap();
+        for pass in passes::all().filter(|pass| in_words(pass.accuracy()).0 == class) {
+            let parts = paragraphs(pass, &["Accuracy", "Proof", "Bound"]);
+            write!(current, "\n### {}\n{parts}", pass.name).unwrap();
+        }
+    }
+    is_current("accuracy.md", "<!-- taxonomy -->\n", &current);
 }
 
 #[test]
@@ -175,6 +233,18 @@ fn rules_are_written_correctly() {
         for part in ["**Matches**", "**Accuracy**", "**Proof**"] {
             assert!(pass.text().contains(part), "{}: no {part}", pass.name);
         }
+        let may_round = match pass.work {
+            Work::Model { accuracy, .. } => matches!(accuracy, Accuracy::Rounding { .. }),
+            Work::Rules(rules) => {
+                rules.iter().any(|rule| matches!(rule.accuracy(), Accuracy::Rounding { .. }))
+            }
+        };
+        assert_eq!(
+            pass.text().contains("**Bound**"),
+            may_round,
+            "{}: a bound belongs to each pass that rounds, and to no other",
+            pass.name
+        );
         if let Work::Rules(rules) = pass.work {
             for rule in rules {
                 rule.check().unwrap_or_else(|why| panic!("{} {}: {why}", pass.name, rule.name()));

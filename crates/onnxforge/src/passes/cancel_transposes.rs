@@ -10,6 +10,9 @@
 //! **Proof** Such an operator gives the same numbers, at other places: f(T x, T c) = T f(x, c), with the axes that it names moved alike and operands that are
 //! broadcast still in line. A Transpose stands wherever an order that is read is not the one that is given; composed orders that keep every axis need
 //! none.
+//! **Bound** Each operator sums the terms that it summed, in an order that its kernel chooses: n − 1 roundings on the way of a term before and after. A pool
+//! of the whole image and ReduceMean are both one such sum and one division. No rounding is added; the 4 ulps leave room for exponentials of Softmax that
+//! other code computes along another axis.
 //! **Never** where as many Transposes are left; a Softmax along the last axis that would run along another one, interpolation along other axes than the
 //! last: runtimes transpose there themselves; a Transpose of the last two axes in front of a product of computed matrices, which belongs to it.
 

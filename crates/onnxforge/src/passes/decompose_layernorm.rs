@@ -3,6 +3,8 @@
 //! **Matches** LayerNormalization of a tensor of known rank whose statistics nothing reads. For targets without the operator, such as `tflite`.
 //! **Accuracy** `Rounding`: the same terms, summed and divided in the order of the runtime.
 //! **Proof** This is the definition of the operator.
+//! **Bound** The operator is defined as D · (1 / √(V + ε)), two roundings behind the root, and becomes D / √(V + ε), one; mean, D, V, scale and bias take as many
+//! as before. One rounding fewer; the 16 ulps leave room for kernels that compute the variance in their own way.
 //! **Never** where something reads the mean or the deviation; tensors of unknown rank; other element types than 32 bits, which the operator computes in 32.
 
 use super::pass;

@@ -3,7 +3,8 @@
 //! **Matches** nodes of one operator with the same inputs and attributes (`same_call`), the later of which goes; and integer
 //! tensors whose elements are the same expressions of the inputs' dimensions (`same_elements`).
 //! **Accuracy** `BitExact`.
-//! **Proof** Operators are functions of their inputs and attributes. Equal expressions are equal numbers in every run.
+//! **Proof** Operators are functions of their inputs and attributes, bit for bit, and the earlier result is there wherever the later one was read. Equal
+//! expressions are equal integers in every run.
 //! **Never** operators that draw random numbers, nodes with bodies, operators of unknown domains; where both results are outputs.
 
 use std::collections::HashMap;

@@ -5,6 +5,7 @@
 //! **Accuracy** `BitExact`.
 //! **Proof** Expand repeats elements along axes of size 1 or new axes; with the same shape there is none. Elementwise operators
 //! with two inputs broadcast by the same rule, and the driver proves that their result keeps its shape.
+//! **Never** the exponent of Pow: runtimes have ways of their own for one that is a single number, such as products for a cube.
 
 use super::pass;
 use crate::ir::{Accuracy, NodeId};
@@ -43,6 +44,9 @@ fn broadcast_anyway(cx: &Cx<'_>, id: NodeId) -> Result<Change, Skip> {
     let expand = node.inputs().iter().flatten().find_map(|&input| cx.producer(input, "Expand", id));
     let expand = expand.ok_or(Skip::NOT_HERE)?;
     let (source, expanded) = (cx.input(expand, 0)?, cx.output(expand)?);
+    if node.op().is("Pow") && node.input(1) == Some(expanded) {
+        return Err(Skip::because("a single exponent may be computed in another way"));
+    }
     let mut change = cx.change(&[id]);
     change.absorb(expand);
     let inputs = node.inputs().iter().map(|&input| match input {

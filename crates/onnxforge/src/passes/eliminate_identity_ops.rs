@@ -1,13 +1,17 @@
 //! eliminate_identity_ops: nodes that hand their input on go away.
 //!
 //! **Matches** Identity; Dropout outside training; Concat, Split, Sum, Max, Min and Mean of one thing; Pad by nothing; Tile by
-//! ones; Slice that takes everything; a Reduce over axes of size 1; a pool of one element; Clip without bounds.
+//! ones; Slice that takes everything; a Reduce over axes of size 1; a pool of one element; Clip of integers without bounds.
 //! **Accuracy** `BitExact`: no element is computed; `ValueExact` for Reduce, where a sum that starts at +0 loses the sign of −0, and for pools, where
 //! runtimes have ways of their own with NaN and −∞.
-//! **Proof** Each of these is defined as its input in this case. That the shape is the same is proved by the driver.
-//! **Never** a Dropout whose mask is read or that may be in training mode; a Slice that steps backwards.
+//! **Proof** Each of these is defined as its input in this case: there is one part to join or cut, one operand to add or to choose from, a mean of it
+//! divided by 1; nothing to pad, repeat, leave out or hold. A reduction over axes of size 1 has one term, and so has a window of one
+//! element: x, 0 + x or 1 · x, which is x for NaN, infinities and denormals too. That the shape is the same is proved by the driver.
+//! **Never** a Dropout whose mask is read or that may be in training mode; a Slice that steps backwards; a Clip of floats, which without bounds still
+//! makes the largest number of an infinity.
 
 use super::pass;
+use crate::ir::dtype::Kind;
 use crate::ir::{Accuracy, NodeId};
 use crate::rewrite::{At, Change, Cx, Reason, Skip};
 
@@ -154,7 +158,14 @@ static CLIP: At = At {
         } else {
             node.input(1).is_some() || node.input(2).is_some()
         };
-        if bounded { Err(Skip::NOT_HERE) } else { cx.forward(id, cx.input(id, 0)?) }
+        let x = cx.input(id, 0)?;
+        if bounded {
+            return Err(Skip::NOT_HERE);
+        }
+        if !matches!(cx.dtype(x)?.kind(), Kind::Signed | Kind::Unsigned) {
+            return Err(Skip::because("it turns infinities into the largest number"));
+        }
+        cx.forward(id, x)
     },
 };
 

@@ -2,7 +2,8 @@
 //!
 //! **Matches** the operators with a constant whose elements all are the neutral one, on either side where that is the same.
 //! **Accuracy** `ValueExact` for sums and differences: −0 + 0 and −0 − (−0) are +0 and become −0; everything else stays to the bit.
-//! **Proof** The constant is the neutral element of the operation.
+//! **Proof** By IEEE 754, x · 1, x / 1 and x¹ are x for every x: NaN, infinities, denormals and both zeros; x + 0 and x − 0 are x but for the zeros that
+//! are named above. Integers have the same neutral elements modulo a power of two, and truth values those of And and Or.
 //! **Never** where the constant would broadcast the other operand to a larger shape: the driver proves that it does not; the scale and the
 //! shift of a normalization that is spelled out, by which runtimes recognise it.
 

@@ -2,7 +2,7 @@
 //!
 //! **Matches** Conv, ConvTranspose, Gemm (from version 11 on, where C may be missing) and QLinearConv with a constant bias of zeros.
 //! **Accuracy** `ValueExact`: −0 + 0 is +0 and becomes −0; `BitExact` for QLinearConv, which adds integers.
-//! **Proof** Zero is the neutral element of addition, and a bias does not decide about the shape of the result.
+//! **Proof** x + 0 is x for every x but −0: for NaN, infinities and denormals too. beta · 0 is 0 for every finite beta. A bias does not decide about the shape of the result.
 //! **Never** a Gemm whose beta is not finite; a bias that a caller may override.
 
 use super::pass;

@@ -4,7 +4,8 @@
 //! whose first step can hold every value of the source exactly.
 //! **Accuracy** `BitExact`.
 //! **Proof** When the first cast is injective and exact, the second sees the very numbers of the source, so that it gives what
-//! it would give without the detour; a cast to the own type is the identity.
+//! it would give without the detour; a cast to the own type is the identity. What the standard leaves open, a float beyond the range of an
+//! integer type, is as open as before.
 //! **Never** a detour over a type that rounds or wraps, such as float32 over float16; from integers over floats to integers that are too small,
 //! which the integers would wrap into; strings; 8-bit floats, which saturate.
 

@@ -5,6 +5,8 @@
 //! written.
 //! **Accuracy** `Rounding`: a runtime may sum in another order for a wider matrix.
 //! **Proof** Each column of a product depends on the same column of the second matrix alone.
+//! **Bound** Each element is the sum of the same n products, and of the same bias, in an order that the kernel chooses by the width: n roundings on the
+//! way of a product before and after, one more with a bias. None is added.
 //! **Never** two products or four, which are something else; weights or biases that are computed; a Gemm with a factor, or with a transposed first matrix.
 
 use super::pass;

@@ -6,6 +6,9 @@
 //! **Proof** Convolutions are linear in their weights for each output channel, and the normalisation is the same affine map for all
 //! elements of a channel. Factors are computed in 64 bits and rounded once; a sum of n products of weights with one rounding each is off
 //! by no more than one place of the sum of their magnitudes.
+//! **Bound** For n products: before, n roundings, one for a bias, and for the normalisation at least a product and a sum, n + 2. After, one of
+//! the weight, n for products and sum, one for the bias: n + 2. Scale: |b′| ≤ |β| + (|b| + |μ|) · |γ| / √(σ² + ε), so that the magnitudes that are summed after
+//! are no more than those before. No rounding is added; the 8 ulps leave room for a normalisation that is computed more exactly.
 //! **Never** in training mode, or when running statistics are read.
 
 use super::constant_math::{floats, scaled};

@@ -4,6 +4,8 @@
 //! else reads and whose bias, if it has one, is constant.
 //! **Accuracy** `Rounding`: the two summands are added in another order.
 //! **Proof** The bias is added to each element of its channel, as the constant is; addition is associative up to rounding.
+//! **Bound** For n products: before, n roundings, one for the old bias b and one for the constant c, n + 2, or n + 1 without b. After, one of b + c, which
+//! is no rounding without b, and n + 1 at most, in whatever order the bias is added. None is added, and |b + c| ≤ |b| + |c|.
 //! **Never** a constant that varies along another axis, such as the width, however long that is.
 
 use super::constant_math::floats;

@@ -3,7 +3,8 @@
 //! **Matches** Relu, Clip, LeakyRelu, HardSigmoid, Sigmoid and Tanh of a Conv or ConvTranspose whose result went through operators that only move
 //! elements, each read by nothing else (`beside`); Max of a Conv and 0, which becomes Relu (`named`).
 //! **Accuracy** `BitExact` for `beside`; `ValueExact` for `named`: which of −0 and +0 is chosen is left open.
-//! **Proof** An activation does the same to each element, wherever that stands. Relu is the maximum of its operand and 0.
+//! **Proof** An activation does the same to each element, wherever that stands. Relu is the maximum of its operand and 0,
+//! and both hand on what is not a number.
 //! **Never** past operators that compute or that something else reads; where the 0 stretches the other operand. No attribute of the Conv says what follows
 //! it: runtimes refuse a standard operator with an attribute of that kind.
 

@@ -4,6 +4,8 @@
 //! Gemm with constant weights that nothing else reads.
 //! **Accuracy** `Rounding`: the weights are rounded once more instead of the products.
 //! **Proof** Convolutions and products are linear in their weights for each output channel.
+//! **Bound** For n products: before, n roundings, one for a bias, one for the factor. After, one of the weight (computed in 64 bits, a divisor as its
+//! inverse: 2⁻²⁸ of a rounding more), n, and one for the bias, which is rounded once too. None is added, at the same scale |s| · (Σ|w·x| + |b|).
 //! **Never** a constant that varies along another axis, such as the width, however long that is; a factor that is very small, very large or no number.
 
 use super::fuse_conv_batchnorm::{Affine, scale_weights};

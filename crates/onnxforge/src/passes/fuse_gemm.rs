@@ -5,6 +5,8 @@
 //! **Accuracy** `Rounding`: kernels for another layout add the same products in another order.
 //! **Proof** Gemm with transA is defined as A′·B; a Transpose before it is undone by the other value of the flag. Gemm adds beta·C with C
 //! broadcast to the shape of the product, as Add does; the driver proves the shape.
+//! **Bound** Both forms sum the same n products, n roundings on the way of each in any order, and the bias with one more: n + 1, wherever in the sum
+//! it is added. None is added.
 //! **Never** more axes; a bias that broadcasts the product.
 
 use super::eliminate_noop_transposes::permutation;

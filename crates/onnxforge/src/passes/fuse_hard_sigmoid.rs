@@ -7,6 +7,9 @@
 //! any more.
 //! **Proof** Dividing by h > 0 is monotone, so that it may come before the bounds: Clip(l, 0, h) / h = Clip(l / h, 0, 1). That is max(0, min(1, α · x + β))
 //! with α = m / h and β = c / h. What is not a number both hand on, and infinities both hold.
+//! **Bound** Before, up to three roundings (· m, + c, / h), two at least. After, α and β are rounded once each, and the product and the sum: three on the
+//! way of x. Where the factor is h⁻¹ rounded, what was held at h times it is held at 1, 1 ulp away. At most 3 roundings are added, 1.5 ulps, at the scale
+//! |α · x| + |β|, at most 3 where the line is not held.
 //! **Never** other bounds; bounds or a line that are computed; an offset beyond ±1 after the division, where the line would cancel more than it keeps;
 //! a Clip without a sum; other element types than 32 bits.
 

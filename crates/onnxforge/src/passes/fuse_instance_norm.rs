@@ -5,6 +5,8 @@
 //! and has a number for each channel (`scale`). Such a summand behind an InstanceNormalization whose own is 0 (`bias`). From operator set 6 on.
 //! **Accuracy** `Rounding`: runtimes sum in another order.
 //! **Proof** This is the definition of the operator.
+//! **Bound** Means, squares, root, scale and bias take as many roundings as before. Where x was divided by the root, a kernel may multiply by its inverse, or
+//! by the scale over the root: one rounding more, half an ulp, at the scale of deviations, (|x| + mean |x|) · |s| / √(V + ε).
 //! **Never** over other axes; factors and summands that are one number, that run along another axis or that are computed; a variance of one less than all, other
 //! element types than 32 bits. The groups that exporters put into the channels of an InstanceNormalization have their scales behind a Reshape,
 //! and stay.

@@ -3,6 +3,8 @@
 //! **Matches** Add of a MatMul of two matrices, which nothing else reads, and something that broadcasts to the product's shape.
 //! **Accuracy** `Rounding`: a runtime may add the summand to the sum of products in another order.
 //! **Proof** Gemm with alpha = beta = 1 is defined as A·B + C, with C broadcast to the shape of A·B. The driver proves the shape.
+//! **Bound** Both forms sum n products and c: n + 1 roundings on the longest way, wherever in the sum c is added. None is added, at the scale
+//! Σ|a·b| + |c|.
 //! **Never** products of more than two axes, for which Gemm is not defined; summands that broadcast the product.
 
 use super::pass;

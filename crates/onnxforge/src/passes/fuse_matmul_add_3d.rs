@@ -6,6 +6,7 @@
 //! **Accuracy** `BitExact` for `weights`; `Rounding` for `heads`: a runtime may add the summand in another order.
 //! **Proof** A product of [B, S, K] with [K, N] multiplies B·S rows by the matrix, as the product of [B·S, K] does; Reshape keeps the rows in
 //! order. Gemm is A·B + C by definition.
+//! **Bound** `heads` sums the same n products and the bias: n + 1 roundings on the longest way, wherever in the sum the bias is added. None is added.
 //! **Never** for a single product, which would gain nothing; where the last shape cannot be reached from two axes without computing it; without a Reshape behind it, which would have to
 //! be added.
 

@@ -5,6 +5,8 @@
 //! **Accuracy** `Rounding`: the same products and sums, in an order that a kernel may choose by the padding; `ValueExact` for MaxPool.
 //! **Proof** Both put the same numbers around the same elements: Conv pads with zeros, MaxPool with what is below every number. Padding twice adds the
 //! widths.
+//! **Bound** Products with zeros are zeros, and adding zeros does not round: the sums of Conv have the same terms, those of AveragePool the same terms and the same
+//! divisor, in an order that the kernel chooses. No rounding is added.
 //! **Never** zeros before MaxPool, where they would count; padding that cuts off (below 0); of batch or channels; of another mode than
 //! `constant`; with automatic padding, or rounding up (`ceil_mode`), which would see another size.
 

@@ -7,6 +7,8 @@
 //! the rest behind it (`partial`); heads that were split off before, which the operator does itself (`heads`). From operator set 23 on.
 //! **Accuracy** `BitExact` for `heads` and `partial`; `Rounding` for the others: a runtime may fuse the product and the sum.
 //! **Proof** Of pairs (a, b) both forms are (a · cos − b · sin, b · cos + a · sin), the definition of the operator.
+//! **Bound** `turned` and `joined`: two products and a sum, two roundings on each way, before and after; a fused multiplication and addition saves
+//! one. Turning changes signs only. No rounding is added, at the scale |a · cos| + |b · sin|.
 //! **Never** where the angles of a pair may differ; pairs in another order; angles for each head; where bringing angles
 //! into the operator's shape would take more nodes.
 

@@ -2,9 +2,12 @@
 //!
 //! **Matches** Mul or Div by one number, of a MatMul with constant second operand, whose result went at most through an Add of a constant,
 //! through operators that only move elements and, as first operand, through other products, each read by nothing else.
-//! **Accuracy** `Rounding`: the weights are rounded once more instead of the products; `BitExact` for powers of two that stay in
-//! range.
+//! **Accuracy** `Rounding`: the weights are rounded once more instead of the products; powers of two that stay in range round
+//! nothing.
 //! **Proof** (x·W + b)·s = x·(W·s) + b·s, (q·k)·s = (q·s)·k, and moving elements commutes with multiplying each of them.
+//! **Bound** Before, n roundings for the product, one for a summand, those of other products on the way, and one for the factor. After, one of the weights
+//! instead of that (computed in 64 bits, a divisor as its inverse: 2⁻²⁸ of a rounding more), and one of the summand, which has fewer behind it. None is
+//! added, at the same scale |s| · (Σ|x·w| + |b|).
 //! **Never** a factor that is 0, very small, very large or no number; weights that would leave the normal range of their type; where the product has other readers; a factor above 1 through another product.
 
 use super::{constant_math, pass};

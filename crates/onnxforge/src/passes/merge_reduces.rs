@@ -4,9 +4,12 @@
 //! ReduceSum, ReduceMean, ReduceMax, ReduceMin or ReduceProd of one of the same kind (`merge`); such a reduction of axes of size 1, which
 //! becomes a Squeeze (`squeeze`). Nothing else may read what is between the two.
 //! **Accuracy** `BitExact` for `axes`; `ValueExact` for maxima, minima and single elements; `BitExact` for sums of integers, which wrap; sums,
-//! means and products of floats are `Rounding`: the same terms are added or multiplied in another order.
+//! means and products of floats are `Rounding`: the same terms are added or multiplied in another order, and in one longer sum.
 //! **Proof** Kept axes of size 1 are what Unsqueeze inserts. Sums, products and extremes are associative; all groups of a mean are of one
 //! size, so that the mean of means is the mean.
+//! **Bound** A sum of m sums of n terms has n − 1 and m − 1 additions on the way of a term, the one sum n·m − 1 if they are added one after the other:
+//! (n − 1)·(m − 1) roundings more, so that (n − 1)·(m − 1) / 2 ulps are promised, and 4 at least; a mean has one division less. Where a size is open, so is
+//! the number, and the promise is infinite. Products have n·m − 1 roundings in each result either way. Scale: the sum of the magnitudes.
 //! **Never** means and products of integers, which runtimes round or widen differently; kinds that are not associative, such as L2; pairs
 //! of which one keeps its axes and the other does not.
 
@@ -69,8 +72,15 @@ fn axes(cx: &Cx<'_>, id: NodeId) -> Result<Change, Skip> {
     Ok(change)
 }
 
-static MERGE: At =
-    At { name: "merge", accuracy: Accuracy::Rounding { ulps: 4.0 }, ops: ASSOCIATIVE, apply: merge };
+/// Units in the last place for another order of as many operations.
+const FEW: f64 = 4.0;
+
+static MERGE: At = At {
+    name: "merge",
+    accuracy: Accuracy::Rounding { ulps: f64::INFINITY },
+    ops: ASSOCIATIVE,
+    apply: merge,
+};
 
 fn merge(cx: &Cx<'_>, outer: NodeId) -> Result<Change, Skip> {
     let middle = cx.input(outer, 0)?;
@@ -83,18 +93,18 @@ fn merge(cx: &Cx<'_>, outer: NodeId) -> Result<Change, Skip> {
         return Err(Reason::Attribute("keepdims").into());
     }
     cx.read_only_by(middle, outer)?;
+    // Without kept axes, those of the second are counted among the ones that the first left.
+    let left: Vec<usize> = (0..cx.rank(x)?).filter(|axis| keeps || !first.contains(axis)).collect();
+    let second = second.iter().map(|&axis| left.get(axis).copied().ok_or(Skip::NOT_HERE));
+    let second: Vec<usize> = second.collect::<Result<_, _>>()?;
     let accuracy = match (name, cx.dtype(x)?.kind()) {
         ("ReduceMax" | "ReduceMin", _) => Accuracy::ValueExact,
         ("ReduceSum", Kind::Signed | Kind::Unsigned) => Accuracy::BitExact,
-        (_, Kind::Float) => MERGE.accuracy,
+        ("ReduceProd", Kind::Float) => Accuracy::Rounding { ulps: FEW },
+        (_, Kind::Float) => Accuracy::Rounding { ulps: longer(cx, x, &first, &second)? },
         _ => return Err(Skip::at(Reason::Type, x)),
     };
-    let mut all: Vec<i64> = first.iter().map(|&axis| axis as i64).collect();
-    // Without kept axes, those of the second are counted among the ones that the first left.
-    let left: Vec<usize> = (0..cx.rank(x)?).filter(|axis| keeps || !first.contains(axis)).collect();
-    for axis in second {
-        all.push(*left.get(axis).ok_or(Skip::NOT_HERE)? as i64);
-    }
+    let mut all: Vec<i64> = first.iter().chain(&second).map(|&axis| axis as i64).collect();
     all.sort_unstable();
     all.dedup();
     let mut change = cx.change(&[inner, outer]);
@@ -104,6 +114,17 @@ fn merge(cx: &Cx<'_>, outer: NodeId) -> Result<Change, Skip> {
         with_axes(&mut change, name, x, &all, as_input, vec![("keepdims", i64::from(keeps)).into()]);
     change.replace(y, reduced);
     Ok(change)
+}
+
+/// Units in the last place by which one long sum may be worse than sums over the second axes of sums over the first.
+fn longer(cx: &Cx<'_>, x: ValueId, first: &[usize], second: &[usize]) -> Result<f64, Skip> {
+    let shape = cx.shape(x)?;
+    let size = |&axis: &usize| shape[axis].as_const().map_or(f64::INFINITY, |size| size as f64);
+    let inner: f64 = first.iter().map(size).product();
+    // Kept axes are of size 1 for the second.
+    let outer: f64 = second.iter().filter(|axis| !first.contains(axis)).map(size).product();
+    let roundings = if inner == 1.0 || outer == 1.0 { 0.0 } else { (inner - 1.0) * (outer - 1.0) };
+    Ok((roundings / 2.0).max(FEW))
 }
 
 static SQUEEZE: At = At {

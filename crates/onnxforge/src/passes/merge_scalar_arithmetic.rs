@@ -5,6 +5,8 @@
 //! **Accuracy** `BitExact` for integers, whose sums and products wrap; `Rounding` for floats: one rounding of the constant instead of one of the
 //! value between. Where that left the range of its type, the result is the one that it would have had without.
 //! **Proof** Addition and multiplication are associative, modulo a power of two exactly, otherwise up to rounding.
+//! **Bound** Two roundings before, one of each operation; after, one of the combined constant and one of the operation. None is added, and there is no sum,
+//! so that the scale is the result.
 //! **Never** sums of floats: a value that cancels the larger summand leaves the smaller one, which one rounded sum has lost; Div of integers; 16-bit
 //! floats, whose range is small; factors that are 0, or constants that leave the normal range; the ½ and √2 of Gelu.
 

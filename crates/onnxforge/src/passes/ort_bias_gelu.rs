@@ -3,6 +3,8 @@
 //! **Matches** Gelu, exact or by tanh, of the sum of a tensor and a constant vector of its features that nothing else reads. For the target `ort`.
 //! **Accuracy** `Rounding`: the function is computed by other code.
 //! **Proof** These are the definitions of the operators.
+//! **Bound** One rounding of the sum and those of the same formula before and after. The constants that each kernel has for √2, or for √(2/π) and 0.044715,
+//! are rounded once: they differ by at most 2 roundings each, 2 ulps together, at the scale |x| · (1 + |erf|) / 2 of the sum in the formula.
 //! **Never** a sum that something else reads; a bias that is computed, or that is no vector of the features; other element types than 32 bits.
 
 use super::ort_skip_layer_norm::features;

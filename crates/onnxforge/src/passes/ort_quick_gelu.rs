@@ -3,6 +3,8 @@
 //! **Matches** Mul of x and a Sigmoid of x, or of x times one number, in any order. For the target `ort`.
 //! **Accuracy** `Rounding`: the function is computed by other code.
 //! **Proof** This is the definition of the operator.
+//! **Bound** One rounding of α · x, those of the logistic function and one of the product, before and after; α is the number of the model. None is
+//! added. Libraries are good to 2 ulps for the function, before and after; the 8 leave room for both.
 //! **Never** a Sigmoid of something else, or one that something else reads; other element types than 32 bits.
 
 use super::pass;

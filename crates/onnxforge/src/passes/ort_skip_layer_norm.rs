@@ -4,6 +4,8 @@
 //! tensor and a constant bias of the features. What else reads the sum reads it from the operator. For the target `ort`.
 //! **Accuracy** `Rounding`: three summands are added in another order.
 //! **Proof** This is the definition of the operator, whose fourth output is the sum.
+//! **Bound** Three summands in any order are two roundings on the longest way, two summands one; the normalization is the same formula of the sum. None
+//! is added, at the scale |x| + |skip| + |bias| of the sum, and (|t| + mean |t|) / √(V + ε) behind it for its magnitudes t.
 //! **Never** sums that stretch an operand; scales and biases that are stretched; along more axes than the last; tensors of other ranks than 2 and 3, or other element types than 32 bits; statistics that something reads.
 
 use super::pass;

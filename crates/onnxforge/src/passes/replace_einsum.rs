@@ -3,9 +3,12 @@
 //! **Matches** equations without `...` and without repeated letters in a term that are a permutation (Transpose, or nothing at all), a sum over
 //! axes (ReduceSum), a product of elements (Mul), a product of matrices with or without batch axes (MatMul), or one of two transposed float
 //! matrices (Gemm).
-//! **Accuracy** `BitExact` for permutations, products of elements, and integers, which wrap; `Rounding` for sums of floats, whose order is open.
+//! **Accuracy** `BitExact` for permutations, and for integers, which wrap; `ValueExact` for products of float elements, as a sum of one product that starts
+//! at +0 loses the sign of −0; `Rounding` for sums of floats, whose order is open.
 //! **Proof** By the definition of Einsum: letters that the result lacks are summed over. MatMul sums over the last axis of the first
 //! and the last but one of the second operand, and goes through the batch axes of both alike.
+//! **Bound** Both forms sum the same n products, n roundings on the way of each in any order, or the same n terms with n − 1. None is added, at the scale of
+//! the sum of the magnitudes.
 //! **Never** where it would take two nodes; where summed sizes are not proved equal, as Einsum may broadcast a size of 1 and MatMul does not.
 
 use super::pass;
@@ -64,8 +67,10 @@ fn two_operands(cx: &Cx<'_>, id: NodeId) -> Result<Change, Skip> {
     let mut change = cx.change(&[id]);
     // Elements of the same axes, of which one operand may lack leading ones.
     if first.ends_with(second) && *first == result || second.ends_with(first) && *second == result {
-        accuracy(cx, a)?;
-        change.promise(Accuracy::BitExact);
+        change.promise(match accuracy(cx, a)? {
+            Accuracy::BitExact => Accuracy::BitExact,
+            _ => Accuracy::ValueExact,
+        });
         let product = change.op("Mul", [a.into(), b.into()], []);
         change.replace(y, product);
         return Ok(change);

@@ -3,7 +3,8 @@
 //! **Matches** Where(Not(c), a, b) where nothing but such conditions read the negation (`not`); a condition that is the same constant
 //! everywhere, or equal choices (`decided`); a Where of a Where of the same condition, which nothing else reads (`nested`).
 //! **Accuracy** `BitExact`: no element is computed.
-//! **Proof** By the definition of Where. That the chosen operand has the shape of the result is proved by the driver.
+//! **Proof** By the definition of Where, which hands on one of two elements as it is. Not swaps the cases; a constant condition takes one side everywhere; of
+//! equal choices either is the result; where the outer condition takes the inner Where, the same condition takes the same side within. That the chosen operand has the shape of the result is proved by the driver.
 //! **Never** where the condition or the other choice broadcasts the chosen one; a condition that a caller may override.
 
 use super::pass;
