@@ -1,6 +1,7 @@
 //! ONNX Runtime, where it is installed: found, loaded once per process, and asked.
 
 pub mod find;
+pub mod timed;
 mod values;
 
 use std::collections::{BTreeMap, HashMap};
@@ -180,7 +181,7 @@ impl Opened {
     pub fn run(&mut self, inputs: &HashMap<String, Value>) -> Result<Vec<(String, Value)>, RuntimeError> {
         let given: Vec<(&str, SessionInputValue<'_>)> = inputs
             .iter()
-            .map(|(name, value)| Ok((name.as_str(), values::given(value)?)))
+            .map(|(name, value)| Ok((name.as_str(), values::given(value)?.into())))
             .collect::<Result<_, RuntimeError>>()?;
         let outputs = self.session.run(given).map_err(refused)?;
         outputs.iter().map(|(name, value)| Ok((name.to_owned(), values::taken(&value)?))).collect()

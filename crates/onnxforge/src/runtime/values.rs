@@ -1,7 +1,6 @@
 //! Tensors handed to ONNX Runtime, and taken back.
 
 use half::{bf16, f16};
-use ort::session::SessionInputValue;
 use ort::value::{DynValue, Tensor, TensorElementType, ValueType};
 
 use super::RuntimeError;
@@ -57,13 +56,13 @@ fn cannot(what: impl std::fmt::Display) -> RuntimeError {
 }
 
 /// A value as an input of a session.
-pub fn given(value: &Value) -> Result<SessionInputValue<'static>, RuntimeError> {
+pub fn given(value: &Value) -> Result<DynValue, RuntimeError> {
     let Value::Tensor(array) = value else { return Err(cannot(value.form())) };
     let shape: Vec<i64> = array.shape().iter().map(|&dim| dim as i64).collect();
     macro_rules! tensor {
         ($type:ty) => {{
             let data = array.slice::<$type>().map_err(cannot)?.to_vec();
-            Ok(Tensor::from_array((shape, data)).map_err(super::refused)?.into())
+            Ok(Tensor::from_array((shape, data)).map_err(super::refused)?.into_dyn())
         }};
     }
     let strings = || {
@@ -73,7 +72,7 @@ pub fn given(value: &Value) -> Result<SessionInputValue<'static>, RuntimeError> 
             .iter()
             .map(|text| String::from_utf8(text.to_vec()).map_err(cannot))
             .collect();
-        Ok(Tensor::from_string_array((shape.clone(), &data?[..])).map_err(super::refused)?.into())
+        Ok(Tensor::from_string_array((shape.clone(), &data?[..])).map_err(super::refused)?.into_dyn())
     };
     match array.dtype() {
         DType::String => strings(),
