@@ -13,8 +13,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-import latency
 import native
+import offline
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
@@ -73,7 +73,7 @@ FORMS = [
 
 def nodes_run(path, folder):
     """How many nodes ONNX Runtime runs after its own fusions."""
-    latency.offline(path, Path(folder) / "run.onnx")
+    offline.offline(path, Path(folder) / "run.onnx")
     return len(onnx.load(Path(folder) / "run.onnx", load_external_data=False).graph.node)
 
 

@@ -248,19 +248,16 @@ def left_by(peer, python, path, folder):
 
 
 def row(binary, python, name, path, folder):
-    import latency
-    import native
     import passes
 
     out = Path(folder) / "out.onnx"
     subprocess.run([binary, "optimize", path, "-o", out, "--quiet"], check=True)
-    dims = [f"{dim}={1 if 'batch' in dim else 4}" for dim in passes.named_dims(path)]
-    _, inputs, _ = native.run_ours(binary, path, folder, *native.flags(dims))
-    times = latency.times_of((path, out), inputs, rounds=40)
+    dims = [f"--set-dim={dim}={1 if 'batch' in dim else 4}" for dim in passes.named_dims(path)]
+    speed = passes.run(binary, "bench", path, out, *dims, "--json", "-")["models"][1]["against_first"]["speed"]
     before, after = (transposes(onnx.load(model, load_external_data=False)) for model in (path, out))
     slim, sim = (left_by(peer, python, path, folder) for peer in ("onnxslim", "onnxsim"))
     print(f"{name:32} {before:4} → {after:3}  OnnxSlim {slim:>3}  onnxsim {sim:>3}"
-          f"  speed {latency.speed(*times)}", flush=True)  # fmt: skip
+          f"  speed {speed['median']:.3f} [{speed['low']:.3f}, {speed['high']:.3f}]", flush=True)  # fmt: skip
 
 
 def main(binary, python, name=None, path=None):

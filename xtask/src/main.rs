@@ -3,11 +3,14 @@
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 mod bench;
+mod correlation;
 mod fuzz;
+mod latency;
 mod lint;
 mod measure;
 mod models;
 mod peers;
+mod plot;
 mod python;
 mod step;
 mod test;
@@ -79,8 +82,8 @@ enum Bench {
     Oracle(models::Options),
     /// What the passes leave of the zoo, in which orders, and whether ONNX Runtime gets the same from it
     Passes(models::Converted),
-    /// ONNX Runtime's time for models as they were and for what the passes leave of them
-    Latency(models::Converted),
+    /// ONNX Runtime's time for models as they were and for what the passes leave of them, and whether fewer nodes are faster
+    Latency(latency::Settings),
     /// How many nodes ONNX Runtime runs after its own fusions, for models as they were and for what we make of them
     Census(models::Options),
     /// Conversions to newer operator sets, ours and those of onnx, on all test cases of the onnx package
@@ -122,7 +125,7 @@ fn main() -> ExitCode {
         Task::Bench(Bench::Speed(options)) => models::speed(&options),
         Task::Bench(Bench::Oracle(options)) => models::oracle(&options),
         Task::Bench(Bench::Passes(options)) => models::passes(&options),
-        Task::Bench(Bench::Latency(options)) => models::latency(&options),
+        Task::Bench(Bench::Latency(options)) => latency::run(&options),
         Task::Bench(Bench::Census(options)) => models::census(&options),
         Task::Bench(Bench::Upgrade) => models::upgrade(),
         Task::Bench(Bench::ConvRelu) => models::conv_relu(),

@@ -1,4 +1,4 @@
-//! `cargo xtask bench shapes|models|speed|oracle|passes|latency|transposes`: inference, evaluation and passes on whole models.
+//! `cargo xtask bench shapes|models|speed|oracle|passes|census|transposes`: inference, evaluation and passes on whole models.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -22,13 +22,13 @@ pub struct Options {
 #[derive(Debug, clap::Args)]
 pub struct Converted {
     #[command(flatten)]
-    models: Options,
+    pub models: Options,
     /// Convert to this operator set first
     #[arg(long, default_value = "keep")]
-    opset: String,
+    pub opset: String,
     /// What the models are made for
     #[arg(long, default_value = "portable")]
-    target: String,
+    pub target: String,
 }
 
 /// Which models, and whether peers run too.
@@ -102,19 +102,6 @@ pub fn passes(options: &Converted) -> Result<()> {
     each_alone(options, "passes.py", &[""])
 }
 
-/// ONNX Runtime's time for models as they were against what the passes leave of them.
-pub fn latency(options: &Converted) -> Result<()> {
-    println!(
-        "| model | nodes | original, ms | ONNX Runtime offline, ms | ours, ms | speed against the original | against offline |"
-    );
-    println!("|---|---|---|---|---|---|---|");
-    each_alone(
-        options,
-        "latency.py",
-        &["bert_base", "gpt2", "vit_base", "whisper_tiny", "resnet50", "yolov8n"],
-    )
-}
-
 /// Conversions to newer operator sets, beside those of onnx.
 pub fn upgrade() -> Result<()> {
     let (cli, python) = tools()?;
@@ -173,9 +160,10 @@ pub fn census(options: &Options) -> Result<()> {
 pub fn transposes(options: &Compared) -> Result<()> {
     let (cli, python) = tools()?;
     let peers = if options.alone { "-".into() } else { python::peers()? };
+    let runtime = python::onnxruntime(&python)?;
     let command = || {
         let mut command = script(&python, "layouts.py");
-        command.arg(&cli).arg(&peers);
+        command.env("ORT_DYLIB_PATH", &runtime).arg(&cli).arg(&peers);
         command
     };
     if options.models.names.is_empty() {
@@ -203,11 +191,11 @@ fn each_alone(options: &Converted, name: &str, default: &[&str]) -> Result<()> {
     Ok(())
 }
 
-fn tools() -> Result<(PathBuf, PathBuf)> {
+pub fn tools() -> Result<(PathBuf, PathBuf)> {
     Ok((build_cli()?, python::environment()?))
 }
 
-fn script(python: &Path, name: &str) -> Command {
+pub fn script(python: &Path, name: &str) -> Command {
     let mut command = Command::new(python);
     command.arg(root().join("tests/python").join(name));
     command
@@ -220,7 +208,7 @@ fn sizes(name: &str) -> &'static [&'static str] {
 }
 
 /// Materialises the chosen models one after the other and removes each again.
-fn for_each(
+pub fn for_each(
     options: &Options,
     default: &[&str],
     mut visit: impl FnMut(&str, &Path) -> Result<()>,

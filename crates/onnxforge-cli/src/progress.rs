@@ -36,6 +36,7 @@ impl Progress for Bar {
             Unit::Nodes => "{msg} {bar:40} {pos}/{len} nodes {eta}",
             Unit::Passes => "{msg} {bar:40} {pos}/{len} passes",
             Unit::Models => "{msg} {bar:40} {pos}/{len} models",
+            Unit::Sessions => "{msg} {bar:40} {pos}/{len} sessions {eta}",
         };
         if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style);

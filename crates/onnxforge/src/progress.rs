@@ -8,6 +8,7 @@ pub enum Unit {
     Nodes,
     Passes,
     Models,
+    Sessions,
 }
 
 /// Receives reports about work in progress.

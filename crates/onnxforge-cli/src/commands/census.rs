@@ -9,7 +9,7 @@ use onnxforge::progress::{Progress, Unit};
 use onnxforge::runtime::{Level, Runtime};
 use serde::Serialize;
 
-use super::load_model;
+use super::{LevelArg, load_model};
 use crate::failure::{Failure, Verdict};
 use crate::output::{Output, grouped, number, table};
 use crate::progress::Bar;
@@ -25,17 +25,6 @@ pub struct Args {
     /// How much ONNX Runtime rewrites.
     #[arg(long, value_enum, default_value = "extended")]
     level: LevelArg,
-}
-
-/// How much ONNX Runtime rewrites, as users say it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum LevelArg {
-    /// Removals and folding.
-    Basic,
-    /// Fusions too.
-    Extended,
-    /// And the layout of this machine: what it does unless told otherwise.
-    All,
 }
 
 #[derive(Debug, Serialize)]
@@ -60,11 +49,7 @@ struct ModelReport {
 
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     let runtime = Runtime::get()?;
-    let level = match args.level {
-        LevelArg::Basic => Level::Basic,
-        LevelArg::Extended => Level::Extended,
-        LevelArg::All => Level::All,
-    };
+    let level = args.level.into();
     let bar = Bar::new(output.shows_progress());
     bar.begin("ONNX Runtime", args.models.len() as u64, Unit::Models);
     let mut models = Vec::new();

@@ -1,6 +1,7 @@
 //! One file per command.
 
 mod attribute;
+mod bench;
 mod census;
 mod check;
 mod completions;
@@ -33,6 +34,9 @@ use serde::Serialize;
 use crate::failure::{Failure, Verdict};
 use crate::output::Output;
 
+/// Bytes that given inputs of models that are compared may take.
+const MOST_INPUTS: u64 = 16 << 30;
+
 /// The commands.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
@@ -43,6 +47,7 @@ pub enum Command {
     Explain(explain::Args),
     Attribute(attribute::Args),
     Census(census::Args),
+    Bench(bench::Args),
     Check(check::Args),
     Inspect(inspect::Args),
     Infer(infer::Args),
@@ -66,6 +71,7 @@ impl Command {
             Self::Explain(args) => explain::run(&args, output),
             Self::Attribute(args) => attribute::run(&args, output),
             Self::Census(args) => census::run(&args, output),
+            Self::Bench(args) => bench::run(&args, output),
             Self::Check(args) => check::run(&args, output),
             Self::Infer(args) => infer::run(&args, output),
             Self::Inspect(args) => inspect::run(&args, output),
@@ -101,6 +107,30 @@ impl From<ExternalArg> for onnxforge::io::External {
             ExternalArg::Keep => Self::Keep,
             ExternalArg::Inline => Self::Inline,
             ExternalArg::Split => Self::Split,
+        }
+    }
+}
+
+/// How much ONNX Runtime rewrites, as users say it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum LevelArg {
+    /// Nothing.
+    Off,
+    /// Removals and folding.
+    Basic,
+    /// Fusions too.
+    Extended,
+    /// And the layout of this machine: what it does unless told otherwise.
+    All,
+}
+
+impl From<LevelArg> for onnxforge::runtime::Level {
+    fn from(arg: LevelArg) -> Self {
+        match arg {
+            LevelArg::Off => Self::Off,
+            LevelArg::Basic => Self::Basic,
+            LevelArg::Extended => Self::Extended,
+            LevelArg::All => Self::All,
         }
     }
 }

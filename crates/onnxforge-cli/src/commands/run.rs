@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use self::parse::gigabytes;
 pub(super) use self::parse::{named_shape, named_size, seconds};
-pub(super) use self::select::{check_dims, stored};
+pub(super) use self::select::{check_dims, complete, stored};
 use super::{load_model, warn_of_newer_opsets};
 use crate::failure::{Failure, Verdict};
 use crate::output::{Output, bytes, number, table};
@@ -165,7 +165,7 @@ fn tensors<'a>(name: &str, value: &'a Value, found: &mut Vec<(String, &'a Array)
     }
 }
 
-fn write_npz(path: &Path, values: &[(String, Value)]) -> Result<String, Failure> {
+pub(super) fn write_npz(path: &Path, values: &[(String, Value)]) -> Result<String, Failure> {
     let mut found = Vec::new();
     values.iter().for_each(|(name, value)| tensors(name, value, &mut found));
     let arrays: Vec<(&str, &Array)> = found.iter().map(|(name, array)| (name.as_str(), *array)).collect();

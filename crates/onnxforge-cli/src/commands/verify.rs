@@ -13,13 +13,10 @@ use onnxforge::verify::engine::Engine;
 use onnxforge::verify::{self, Options, OutputReport, Verdict as Said, VerifyError};
 use serde::Serialize;
 
-use super::load_model;
 use super::run::{check_dims, named_size, stored};
+use super::{MOST_INPUTS, load_model};
 use crate::failure::{Failure, Verdict};
 use crate::output::{Output, number, table};
-
-/// Bytes that given inputs may take.
-const MOST_INPUTS: u64 = 16 << 30;
 
 /// Tell whether two models compute the same, and whether a difference is rounding or error.
 ///

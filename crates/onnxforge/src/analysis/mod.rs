@@ -1,4 +1,5 @@
 //! What a model is made of, and what becomes of it.
 
+pub mod bench;
 pub mod census;
 pub mod inspect;

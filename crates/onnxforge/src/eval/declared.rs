@@ -4,12 +4,39 @@ use std::collections::HashMap;
 use std::fmt::Display;
 
 use crate::ir::types::DeclaredDim;
-use crate::ir::{DType, Type};
+use crate::ir::{DType, Def, Model, Type};
 use crate::ops::Value;
 use crate::proto::Str;
 
+/// Why `inputs` are not what the graph of a model declares: one is missing, unknown, or of another type or shape. A run in 64 bits
+/// takes 64-bit floats for any others.
+pub fn check(model: &Model, inputs: &HashMap<String, Value>, wide: bool) -> Result<(), String> {
+    let ports = model.scope(model.main()).inputs();
+    let mut sizes = Sizes::default();
+    for port in ports {
+        let (name, declared) = (model.value(port.value).name(), port.declared());
+        match inputs.get(&**name) {
+            Some(value) if !has_type(&declared, value, wide) => {
+                let found = match value {
+                    Value::Tensor(array) => array.dtype().name(),
+                    other => other.form(),
+                };
+                return Err(format!("the input {name} is {found}, not {declared}"));
+            }
+            Some(value) => sizes.fit_value(name, &declared, value)?,
+            None if matches!(model.value(port.value).def(), Def::Input { default: Some(_), .. }) => {}
+            None => return Err(format!("the input {name} is missing ({declared})")),
+        }
+    }
+    let known = |name: &&String| ports.iter().any(|port| **model.value(port.value).name() == ***name);
+    match inputs.keys().filter(|name| !known(name)).min() {
+        Some(unknown) => Err(format!("the model has no input {unknown}")),
+        None => Ok(()),
+    }
+}
+
 /// Whether a value has the form and the element type that is declared. A run in 64 bits takes 64-bit floats for any others.
-pub fn has_type(declared: &Type, value: &Value, wide: bool) -> bool {
+fn has_type(declared: &Type, value: &Value, wide: bool) -> bool {
     let same = |declared: Option<DType>, found: DType| {
         let widened =
             wide && found == DType::F64 && matches!(declared, Some(DType::F32 | DType::F16 | DType::BF16));

@@ -83,6 +83,11 @@ impl RunError {
     }
 }
 
+/// Why a model cannot take these inputs: one is missing, unknown, or of another type or shape than is declared.
+pub fn check_inputs(model: &Model, inputs: &HashMap<String, Value>) -> Result<(), RunError> {
+    declared::check(model, inputs, false).map_err(RunError::Input)
+}
+
 /// A model that is ready to run.
 pub struct Session<'m> {
     model: &'m Model,

@@ -4,10 +4,9 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
 
-use super::declared::{Sizes, has_type};
+use super::declared::check;
 use super::{RunError, Session};
 use crate::ir::id::Id;
-use crate::ir::value::Def;
 use crate::ir::{DType, NodeId, ScopeId, ValueId};
 use crate::ops::apply::{self, Settings};
 use crate::ops::call::{Bindings, Call};
@@ -54,36 +53,15 @@ impl<'s, 'm> Run<'s, 'm> {
     pub fn main(&self, inputs: &HashMap<String, Value>, wanted: &[ValueId]) -> Result<Vec<Value>, RunError> {
         let model = self.session.model;
         let main = model.scope(model.main());
-        let (mut given, mut sizes) = (0, Sizes::default());
+        let wide = self.session.options.wide;
+        check(model, inputs, wide).map_err(RunError::Input)?;
         for port in main.inputs() {
             let name = model.value(port.value).name();
-            let Some(value) = inputs.get(&**name) else {
-                if matches!(model.value(port.value).def(), Def::Input { default: Some(_), .. }) {
-                    continue;
-                }
-                return Err(RunError::Input(format!("the input {name} is missing ({})", port.declared())));
-            };
-            given += 1;
-            let (declared, wide) = (port.declared(), self.session.options.wide);
-            if !has_type(&declared, value, wide) {
-                let found = match value {
-                    Value::Tensor(array) => array.dtype().name(),
-                    other => other.form(),
-                };
-                return Err(RunError::Input(format!("the input {name} is {found}, not {declared}")));
-            }
-            sizes.fit_value(name, &declared, value).map_err(RunError::Input)?;
+            let Some(value) = inputs.get(&**name) else { continue };
             let named = |error: OpError| RunError::Input(format!("the input {name}: {error}"));
             self.memory.check(held_bytes(value, wide)).map_err(named)?;
             let value = if wide { each_array(value, &widest).map_err(named)? } else { value.clone() };
             self.put(port.value, value);
-        }
-        if given < inputs.len() {
-            let known =
-                |name: &&String| main.inputs().iter().any(|port| **model.value(port.value).name() == ***name);
-            let mut unknown: Vec<&String> = inputs.keys().filter(|name| !known(name)).collect();
-            unknown.sort();
-            return Err(RunError::Input(format!("the model has no input {}", unknown[0])));
         }
         self.kept.borrow_mut().extend(wanted);
         self.session.progress.begin("running", main.node_count() as u64, Unit::Nodes);

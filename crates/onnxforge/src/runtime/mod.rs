@@ -2,6 +2,7 @@
 
 pub mod find;
 mod handed;
+pub mod timed;
 mod values;
 
 use std::collections::{BTreeMap, HashMap};

@@ -31,10 +31,6 @@ pub fn inputs(
         Some(path) => stored(path, model, args.memory)?,
         None => HashMap::new(),
     };
-    let ports = model.scope(model.main()).inputs();
-    if ports.iter().all(|port| inputs.contains_key(&**model.value(port.value).name())) {
-        return Ok(inputs);
-    }
     let taken: u64 = inputs.values().map(Value::byte_len).sum();
     let options = sample::Options {
         seed: args.seed,
@@ -44,16 +40,32 @@ pub fn inputs(
         deadline,
         ..sample::Options::default()
     };
+    complete(&args.model, model, &mut inputs, &options)?;
+    Ok(inputs)
+}
+
+/// Makes up the inputs that are missing.
+pub fn complete(
+    path: &Path,
+    model: &Model,
+    inputs: &mut HashMap<String, Value>,
+    options: &sample::Options,
+) -> Result<(), Failure> {
+    let ports = model.scope(model.main()).inputs();
+    if ports.iter().all(|port| inputs.contains_key(&**model.value(port.value).name())) {
+        return Ok(());
+    }
+    let deadline = options.deadline;
     let inference = Inference::with(model, &infer::Options { deadline, ..infer::Options::default() });
-    let made_up = sample::sample(model, &inference, &options, &inputs).map_err(|error| {
+    let made_up = sample::sample(model, &inference, options, inputs).map_err(|error| {
         let cure = match &error {
             SampleError::Input { .. } => "; give it with --inputs",
             SampleError::Shape(_) | SampleError::Budget { .. } => "",
         };
-        Failure(format!("{}: {error}{cure}", args.model.display()))
+        Failure(format!("{}: {error}{cure}", path.display()))
     })?;
     inputs.extend(made_up);
-    Ok(inputs)
+    Ok(())
 }
 
 /// The values of an archive, in the element types of the inputs of the same names.
