@@ -16,6 +16,7 @@ use onnxforge::rewrite::{Change, Cx, Rule, Skip};
 use onnxforge::text;
 use onnxforge::verify::engine::Engine;
 use onnxforge::verify::guard::{self, When};
+use onnxforge::verify::local::Wrong;
 use onnxforge::verify::{self, Verdict};
 
 const BITS: Accuracy = Accuracy::BitExact;
@@ -524,12 +525,17 @@ fn comparison() -> verify::Options {
 
 /// Runs the wrong rule before the passes that run by default, checked as told; what was left out.
 fn run(case: &'static Case, when: When, local: Duration) -> (Model, Vec<String>) {
+    let (model, wrong) = reverted(case, when, local);
+    (model, wrong.iter().map(|wrong| format!("{}/{}", wrong.pass, wrong.rule)).collect())
+}
+
+fn reverted(case: &'static Case, when: When, local: Duration) -> (Model, Vec<Wrong>) {
     let mut model = case.model();
     let passes = std::iter::once(planted(case)).chain(defaults()).collect();
     let options = pipeline::Options { passes, ..pipeline::Options::default() };
     let mut checks = guard::Options { when, comparison: comparison(), local, original: None };
     let (_, proof) = guard::optimize(&mut model, &options, &mut checks).unwrap();
-    (model, proof.reverted.iter().map(|wrong| format!("{}/{}", wrong.pass, wrong.rule)).collect())
+    (model, proof.reverted)
 }
 
 fn is_right(case: &Case, model: &Model) -> bool {
@@ -581,4 +587,15 @@ fn comparing_the_whole_finds_what_outputs_show() {
             ensure(is_right(case, &model), "the result is wrong")
         });
     }
+}
+
+#[test]
+fn a_small_model_shows_what_was_wrong() {
+    all(CASES.iter(), |case| {
+        let (_, mut wrong) = reverted(case, When::Final, Duration::from_secs(60));
+        let small = wrong.pop().and_then(|wrong| wrong.reproducer).ok_or("no reproducer")?;
+        let around = case.model().node_count() - loaded(&message(case.ports, case.right)).node_count();
+        let most = case.model().node_count() - around;
+        ensure(small.node_count() <= most, format!("{} nodes of {most}", small.node_count()))
+    });
 }

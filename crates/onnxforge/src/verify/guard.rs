@@ -22,6 +22,9 @@ const MOST_REVERTS: usize = 20;
 /// Units in the last place by which ONNX Runtime may differ from itself: which of its kernels computes a node depends on what is constant around it.
 const KERNELS: f64 = 64.0;
 
+/// The longest that a reproducer is made smaller.
+const REDUCING: Duration = Duration::from_secs(20);
+
 /// When the whole model is compared with the original.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -130,7 +133,8 @@ pub fn optimize(
             },
         };
         proof.milliseconds += began.elapsed().as_secs_f64() * 1e3;
-        let Some(wrong) = wrong else { return Ok((outcome, proof)) };
+        let Some(mut wrong) = wrong else { return Ok((outcome, proof)) };
+        wrong.reproducer = reproducer(&start, &work, checks, &wrong).map(Box::new);
         tracing::warn!(
             "{} of {} is wrong at edit {} ({}: {}); it is left out",
             wrong.rule,
@@ -202,6 +206,38 @@ fn whole(original: &Model, model: &Model, checks: &mut Options, proof: &mut Proo
     }
 }
 
+/// A small part of the model as it was before the wrong change, on which its pass does the same again.
+fn reproducer(start: &Model, work: &pipeline::Options<'_>, checks: &Options, wrong: &Wrong) -> Option<Model> {
+    let options = |passes, stop_after| pipeline::Options {
+        passes,
+        budget: work.budget.clone(),
+        stop_after,
+        barred: work.barred.clone(),
+        progress: &crate::progress::Silent,
+    };
+    let first = start.journal().len();
+    let mut before = start.clone();
+    pipeline::optimize(
+        &mut before,
+        &options(work.passes.clone(), Some((wrong.edit - 1).saturating_sub(first))),
+    );
+    let alone: Vec<_> = work.passes.iter().copied().filter(|pass| *pass.name == *wrong.pass).collect();
+    let mut shows = |part: &Model| {
+        let mut changed = part.clone();
+        let mut local = Local::new(Duration::from_secs(5));
+        pipeline::optimize_watched(&mut changed, &options(alone.clone(), None), Some(&mut local));
+        match local.wrong {
+            Some(found) => found.rule == wrong.rule,
+            None => {
+                let fired = changed.journal().iter().any(|entry| entry.rule == wrong.rule);
+                fired && Found::of(verify_inside(part, &changed, &checks.comparison).as_ref()).is_some()
+            }
+        }
+    };
+    let deadline = Instant::now() + REDUCING;
+    Some(super::reduce::reduce(&before, Some(deadline), &mut shows)?.model)
+}
+
 /// Units in the last place by which all changes together may differ, as far as they promise, to first order.
 fn declared(model: &Model) -> f64 {
     let ulps = model.journal().iter().map(|entry| match entry.accuracy {
@@ -252,10 +288,11 @@ fn blame(
     Ok(Wrong {
         pass: entry.pass.clone(),
         rule: entry.rule.clone(),
-        edit: wrong,
+        edit: first + wrong,
         nodes: entry.consumed.iter().map(|&node| partly.node_label(node)).collect(),
         value: found.value.into(),
         difference: found.difference,
+        reproducer: None,
     })
 }
 

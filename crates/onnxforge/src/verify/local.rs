@@ -59,6 +59,9 @@ pub struct Wrong {
     pub value: Str,
     /// In what.
     pub difference: String,
+    /// A small model on which the pass does the same again.
+    #[serde(skip)]
+    pub reproducer: Option<Box<Model>>,
 }
 
 /// Checks every change, and calls a halt at the first that is wrong.
@@ -174,6 +177,7 @@ impl Witness for Local {
                     nodes: pending.nodes,
                     value: model.value(value).name().clone(),
                     difference,
+                    reproducer: None,
                 });
             }
         }

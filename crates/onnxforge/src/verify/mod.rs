@@ -9,6 +9,7 @@ pub mod engine;
 pub mod guard;
 mod judge;
 pub mod local;
+pub mod reduce;
 mod region;
 
 use std::collections::{BTreeSet, HashMap};
