@@ -15,6 +15,7 @@ mod parse;
 mod passes;
 mod print;
 mod redact;
+mod reduce;
 mod run;
 mod save;
 mod upgrade;
@@ -55,6 +56,7 @@ pub enum Command {
     Save(save::Args),
     Print(print::Args),
     Parse(parse::Args),
+    Reduce(reduce::Args),
     Redact(redact::Args),
     Materialize(materialize::Args),
     Doctor(doctor::Args),
@@ -79,6 +81,7 @@ impl Command {
             Self::Save(args) => save::run(&args, output),
             Self::Print(args) => print::run(&args, output),
             Self::Parse(args) => parse::run(&args, output),
+            Self::Reduce(args) => reduce::run(&args, output),
             Self::Redact(args) => redact::run(&args, output),
             Self::Materialize(args) => materialize::run(&args, output),
             Self::Doctor(args) => doctor::run(&args, output),

@@ -10,11 +10,12 @@ use clap::builder::{
 };
 use onnxforge::check::nearest;
 use onnxforge::interface::{self, Wishes};
-use onnxforge::io::{SaveOptions, save_with};
+use onnxforge::io::{External, SaveOptions, save_with};
 use onnxforge::ir::{Model, NodeId};
 use onnxforge::passes::pipeline::{Options, Outcome, PassOutcome, Stop};
 use onnxforge::passes::targets::{PORTABLE, TARGETS, Target};
 use onnxforge::passes::{self, Pass};
+use onnxforge::progress::Silent;
 use onnxforge::upgrade::CURED;
 use onnxforge::verify;
 use onnxforge::verify::engine::Engine;
@@ -66,7 +67,7 @@ pub struct Args {
 
 /// How the work is checked.
 #[derive(Debug, clap::Args)]
-struct Checks {
+pub struct Checks {
     /// Check every edit where it happens, and compare the result with the original: in the end, also after each pass, or nothing of all
     /// that. What is found wrong is left out.
     #[arg(long, value_enum, default_value = "final")]
@@ -167,6 +168,8 @@ struct Report {
     rounds: usize,
     stop: Stop,
     verification: Proof,
+    /// Small models on which passes did something wrong.
+    reproducers: Vec<String>,
     milliseconds: Times,
     files: Vec<super::WrittenFile>,
 }
@@ -235,6 +238,7 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     }
     let start = Instant::now();
     let saved = save_with(&model, &args.output, &SaveOptions { external: args.external.into() }, &bar)?;
+    let reproducers = write_reproducers(&proof, &args.output)?;
     let mut operators: BTreeMap<String, (usize, usize)> = BTreeMap::new();
     operators_before.into_iter().for_each(|(op, count)| operators.entry(op).or_default().0 = count);
     model.operator_counts().into_iter().for_each(|(op, count)| operators.entry(op).or_default().1 = count);
@@ -260,6 +264,7 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
         },
         files: Written::from(&saved).files,
         verification: proof,
+        reproducers,
     };
     output.result(&report, |out| report.show(&outcome, out))?;
     Ok(if is_wrong { Verdict::No } else { Verdict::Yes })
@@ -267,7 +272,7 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
 
 impl Checks {
     /// What is to be checked, with the model as it is now as the original.
-    fn resolve(&self, model: &Model) -> Result<guard::Options, Failure> {
+    pub fn resolve(&self, model: &Model) -> Result<guard::Options, Failure> {
         let when = match self.verify {
             VerifyArg::Off => When::Off,
             VerifyArg::Final => When::Final,
@@ -364,11 +369,33 @@ impl Report {
             }
         }
         show_proof(&self.verification, out)?;
+        for (path, wrong) in self
+            .reproducers
+            .iter()
+            .zip(self.verification.reverted.iter().filter(|wrong| wrong.reproducer.is_some()))
+        {
+            writeln!(
+                out,
+                "{path} shows it: onnxforge optimize {path} -o OUT --passes {}; please report it",
+                wrong.pass
+            )?;
+        }
         for file in &self.files {
             writeln!(out, "wrote {} ({})", file.path, bytes(file.bytes))?;
         }
         Ok(())
     }
+}
+
+/// Writes small models that show what was wrong, beside the result.
+fn write_reproducers(proof: &Proof, output: &std::path::Path) -> Result<Vec<String>, Failure> {
+    let mut written = Vec::new();
+    for (place, model) in proof.reverted.iter().filter_map(|wrong| wrong.reproducer.as_deref()).enumerate() {
+        let path = output.with_extension(format!("wrong-{}.onnx", place + 1));
+        save_with(model, &path, &SaveOptions { external: External::Auto }, &Silent)?;
+        written.push(path.display().to_string());
+    }
+    Ok(written)
 }
 
 fn show_proof(proof: &Proof, out: &mut dyn Write) -> io::Result<()> {
