@@ -7,6 +7,7 @@ pub enum Unit {
     Bytes,
     Nodes,
     Passes,
+    Blocks,
     Models,
     Sessions,
 }

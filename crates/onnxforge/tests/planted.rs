@@ -10,10 +10,12 @@ use std::time::Duration;
 use onnxforge::io::load_bytes;
 use onnxforge::ir::{Accuracy, Model, NodeId, Operand};
 use onnxforge::passes::{Pass, defaults, pipeline};
+use onnxforge::progress::Silent;
 use onnxforge::proto::schema::{ModelProto, NodeProto};
 use onnxforge::proto::wire;
 use onnxforge::rewrite::{Change, Cx, Rule, Skip};
 use onnxforge::text;
+use onnxforge::verify::blocks::verify_blocks;
 use onnxforge::verify::engine::Engine;
 use onnxforge::verify::guard::{self, When};
 use onnxforge::verify::local::Wrong;
@@ -597,5 +599,17 @@ fn a_small_model_shows_what_was_wrong() {
         let around = case.model().node_count() - loaded(&message(case.ports, case.right)).node_count();
         let most = case.model().node_count() - around;
         ensure(small.node_count() <= most, format!("{} nodes of {most}", small.node_count()))
+    });
+}
+
+#[test]
+fn comparing_block_by_block_finds_what_outputs_show() {
+    all(CASES.iter().filter(|case| case.shows), |case| {
+        let compared = |model: &Model| verify_blocks(&case.model(), model, &comparison(), &Silent).unwrap();
+        let (wrong, _) = run(case, When::Off, Duration::ZERO);
+        ensure(compared(&wrong).verdict == Verdict::Different, "is not found")?;
+        let mut right = case.model();
+        pipeline::optimize(&mut right, &pipeline::Options::default());
+        ensure(compared(&right).verdict != Verdict::Different, "a false alarm")
     });
 }

@@ -422,7 +422,8 @@ fn show_proof(proof: &Proof, out: &mut dyn Write) -> io::Result<()> {
         let worst = worst.map(|difference| difference.max_rel).fold(0.0, f64::max);
         writeln!(
             out,
-            "compared with the original at {} outputs and {} values inside ({} samples, engine {}): {}, {worst:.1e} at most",
+            "compared with the original{} at {} outputs and {} values inside ({} samples, engine {}): {}, {worst:.1e} at most",
+            if report.by_blocks { " block by block" } else { "" },
             report.outputs.len(),
             grouped(report.inside as u64),
             report.samples,

@@ -93,6 +93,11 @@ impl Model {
         &self.values[id]
     }
 
+    /// Whether there is, or was, a value of this id.
+    pub fn has_value(&self, id: ValueId) -> bool {
+        id.index() < self.values.len()
+    }
+
     /// Every value that is part of the model.
     pub fn values(&self) -> impl Iterator<Item = (ValueId, &Value)> {
         self.values.iter().filter(|(_, value)| value.is_live())

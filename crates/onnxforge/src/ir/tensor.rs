@@ -357,7 +357,7 @@ impl Tensor {
             && self.shape == other.shape
             && match (&self.data, &other.data) {
                 (Data::Strings(a), Data::Strings(b)) => a == b,
-                (Data::Bytes(a), Data::Bytes(b)) => a == b,
+                (Data::Bytes(a), Data::Bytes(b)) => a.same_place(b) || a == b,
                 (Data::Lazy(a), Data::Lazy(b)) if Arc::ptr_eq(a, b) => true,
                 _ => matches!((self.bytes(), other.bytes()), (Ok(a), Ok(b)) if a == b),
             }

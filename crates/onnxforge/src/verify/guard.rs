@@ -14,6 +14,7 @@ use super::{Options as Comparison, OutputReport, Report, VerifyError, verify_ins
 use crate::infer::Inference;
 use crate::ir::{Accuracy, Model, Rewrite};
 use crate::passes::pipeline::{self, Outcome};
+use crate::progress::{Progress, Silent};
 use crate::rewrite::Witness;
 
 /// How often something wrong may be found before the work is given up.
@@ -127,7 +128,7 @@ pub fn optimize(
             (None, None) if model.journal().len() == first_edit && first_edit == original.journal().len() => {
                 None
             }
-            (None, None) => match whole(&original, model, checks, &mut proof) {
+            (None, None) => match whole(&original, model, checks, &mut proof, options.progress) {
                 Some(found) => Some(blame([&original, &start], model, &work, checks, &found)?),
                 None => None,
             },
@@ -179,19 +180,25 @@ impl Found {
 }
 
 /// Compares the whole models. Where the original does not run, nothing is said but why.
-fn whole(original: &Model, model: &Model, checks: &mut Options, proof: &mut Proof) -> Option<Found> {
+fn whole(
+    original: &Model,
+    model: &Model,
+    checks: &mut Options,
+    proof: &mut Proof,
+    progress: &dyn Progress,
+) -> Option<Found> {
     if proof.unverified.is_some() {
         return None;
     }
     let engine = checks.comparison.engine;
     checks.comparison.rounding = declared(model).max(if engine == Engine::Ort { KERNELS } else { 0.0 });
-    let mut compared = verify_inside(original, model, &checks.comparison);
+    let mut compared = verify_inside(original, model, &checks.comparison, progress);
     if let Err(error @ VerifyError::Run { which: "first", .. }) = &compared
         && checks.comparison.engine != Engine::Native
     {
         proof.fallback = Some(error.to_string());
         checks.comparison.engine = Engine::Native;
-        compared = verify_inside(original, model, &checks.comparison);
+        compared = verify_inside(original, model, &checks.comparison, progress);
     }
     match compared {
         Err(error @ (VerifyError::Run { which: "first", .. } | VerifyError::Sample(_))) => {
@@ -213,7 +220,7 @@ fn reproducer(start: &Model, work: &pipeline::Options<'_>, checks: &Options, wro
         budget: work.budget.clone(),
         stop_after,
         barred: work.barred.clone(),
-        progress: &crate::progress::Silent,
+        progress: &Silent,
     };
     let first = start.journal().len();
     let mut before = start.clone();
@@ -230,7 +237,9 @@ fn reproducer(start: &Model, work: &pipeline::Options<'_>, checks: &Options, wro
             Some(found) => found.rule == wrong.rule,
             None => {
                 let fired = changed.journal().iter().any(|entry| entry.rule == wrong.rule);
-                fired && Found::of(verify_inside(part, &changed, &checks.comparison).as_ref()).is_some()
+                fired
+                    && Found::of(verify_inside(part, &changed, &checks.comparison, &Silent).as_ref())
+                        .is_some()
             }
         }
     };
@@ -258,7 +267,7 @@ fn blame(
     let first = start.journal().len();
     if original.journal().len() < first
         && let Some(Found { value, difference }) =
-            Found::of(verify_inside(original, start, &checks.comparison).as_ref())
+            Found::of(verify_inside(original, start, &checks.comparison, &Silent).as_ref())
     {
         return Err(GuardError::Converted { value, difference });
     }
@@ -273,11 +282,11 @@ fn blame(
             budget: work.budget.clone(),
             stop_after: Some(middle),
             barred: work.barred.clone(),
-            progress: &crate::progress::Silent,
+            progress: &Silent,
         };
         let mut candidate = start.clone();
         pipeline::optimize(&mut candidate, &options);
-        match Found::of(verify_inside(original, &candidate, &checks.comparison).as_ref()) {
+        match Found::of(verify_inside(original, &candidate, &checks.comparison, &Silent).as_ref()) {
             Some(difference) => {
                 (wrong, found) = (middle, difference);
             }
@@ -322,7 +331,7 @@ impl Witness for Guard<'_> {
     fn passed(&mut self, model: &Model, _pass: &'static str) -> bool {
         if self.checks.when == When::Each && self.local.wrong.is_none() {
             let start = Instant::now();
-            self.each = whole(self.original, model, self.checks, self.proof);
+            self.each = whole(self.original, model, self.checks, self.proof, &Silent);
             self.proof.milliseconds += start.elapsed().as_secs_f64() * 1e3;
         }
         self.each.is_none()

@@ -4,6 +4,7 @@
 //! float64 run of the first model judges: the second is right when it is no further from that than the first is, up to a few
 //! units in the last place. Where both agree in 64 bits, it may be a little further: another order of summing does that.
 
+pub mod blocks;
 pub mod compare;
 pub mod engine;
 pub mod guard;
@@ -25,6 +26,7 @@ use crate::infer::Inference;
 use crate::ir::types::DeclaredDim;
 use crate::ir::{Def, Model, Type, ValueId};
 use crate::ops::Value;
+use crate::progress::Progress;
 use crate::proto::schema::ValueInfoProto;
 
 /// What to run.
@@ -84,6 +86,8 @@ pub struct Report {
     pub samples: usize,
     /// The outputs, in the order of the first model.
     pub outputs: Vec<OutputReport>,
+    /// Whether they were compared block by block, each block of both on the same values.
+    pub by_blocks: bool,
     /// At how many values inside of the models they were compared, too.
     pub inside: usize,
     /// The first value, in the order of computing, at which they differ.
@@ -169,8 +173,21 @@ pub fn verify(first: &Model, second: &Model, options: &Options) -> Result<Report
     compare_models(first, second, &paired_outputs(first, second)?, 0, options)
 }
 
-/// Compares two models, one of which was made from the other, at their outputs and at values that both compute.
-pub fn verify_inside(first: &Model, second: &Model, options: &Options) -> Result<Report, VerifyError> {
+/// Models with more bytes of constants than this are compared block by block.
+const LARGE: u64 = 1 << 30;
+
+/// Compares two models, one of which was made from the other, at their outputs and at values that both compute; block by block where
+/// they are large.
+pub fn verify_inside(
+    first: &Model,
+    second: &Model,
+    options: &Options,
+    progress: &dyn Progress,
+) -> Result<Report, VerifyError> {
+    let bytes = first.initializers().map(|(_, constant)| constant.byte_len()).sum::<u64>();
+    if bytes > LARGE {
+        return blocks::verify_blocks(first, second, options, progress);
+    }
     let pairs = paired_outputs(first, second)?;
     let inference = Inference::of(first);
     let inside = survivors(first, second, &inference);
@@ -190,14 +207,12 @@ const MOST_INSIDE: i64 = 1 << 29;
 /// The values of the graph that nodes of both models compute and that are no outputs, in the order of the first; as many as memory
 /// allows.
 fn survivors(first: &Model, second: &Model, inference: &Inference) -> Vec<ValueId> {
-    let last = second.values().map(|(id, _)| id).max();
     let mut left = MOST_INSIDE;
     let mut found = Vec::new();
     for (_, node) in first.nodes_in(first.main()) {
         for &value in node.outputs().iter().flatten() {
-            let there = Some(value) <= last && second.value(value).node().is_some();
-            let same = there && second.value(value).name() == first.value(value).name();
-            let fact = inference.tensor(value).filter(|_| same && !first.value(value).is_exposed());
+            let inside = is_twin(first, second, value) && !first.value(value).is_exposed();
+            let fact = inference.tensor(value).filter(|_| inside);
             let Some((dtype, dims)) = fact.and_then(|fact| Some((fact.dtype?, fact.shape.as_ref()?))) else {
                 continue;
             };
@@ -213,6 +228,13 @@ fn survivors(first: &Model, second: &Model, inference: &Inference) -> Vec<ValueI
         }
     }
     found
+}
+
+/// Whether nodes of both models compute a value. One model was made from the other, so that what has one id is one value.
+fn is_twin(first: &Model, second: &Model, value: ValueId) -> bool {
+    second.has_value(value)
+        && second.value(value).node().is_some()
+        && second.value(value).name() == first.value(value).name()
 }
 
 /// Compares two models at outputs that belong together, the first `inside` of which are values inside of them.
@@ -282,7 +304,7 @@ fn compare_models(
     let first_difference = outputs.iter().find(|output| output.verdict == Verdict::Different).cloned();
     let outputs = outputs.split_off(inside);
     let (engine, samples) = (options.engine, options.samples);
-    Ok(Report { engine, verdict, samples, outputs, inside, first_difference, by_sample })
+    Ok(Report { engine, verdict, samples, outputs, by_blocks: false, inside, first_difference, by_sample })
 }
 
 fn both(

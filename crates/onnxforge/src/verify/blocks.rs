@@ -1,0 +1,317 @@
+//! Models larger than memory, compared block by block.
+//!
+//! The first model runs in blocks of a few nodes, and keeps only what is still read. Wherever both models compute the same value, the
+//! second computes it from the first one's values of the same kind just before: a block is right or wrong by itself, whatever
+//! came before it, and models whose blocks all agree agree. What both models compute by the very same nodes is not computed
+//! twice.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use super::compare::compare;
+use super::engine::Engine;
+use super::judge::{FEW, Judged};
+use super::{Inputs, Options, OutputReport, Report, Verdict, VerifyError, inputs, is_twin};
+use crate::infer::Inference;
+use crate::ir::cut::Cut;
+use crate::ir::{Model, NodeId, ValueId};
+use crate::ops::Value;
+use crate::progress::{Progress, Unit};
+use crate::proto::schema::ValueInfoProto;
+
+/// Bytes of constants in a block, unless a single node has more.
+const WEIGHTS: u64 = 64 << 20;
+/// Nodes in a block.
+const NODES: usize = 256;
+
+/// A value that both models compute.
+struct Twin {
+    value: ValueId,
+    /// The nodes that compute it from the nearest other values that both compute, in each model.
+    nodes: [Vec<NodeId>; 2],
+    /// Those values.
+    from: BTreeSet<ValueId>,
+}
+
+/// A stretch of nodes of the first model.
+#[derive(Default)]
+struct Block {
+    nodes: Vec<NodeId>,
+    /// What of its results is read after it, or compared.
+    outputs: Vec<ValueId>,
+    /// What can be compared when it has run.
+    twins: Vec<Twin>,
+    /// What nobody needs after it.
+    last: Vec<ValueId>,
+}
+
+/// Compares two models, one of which was made from the other, at every value that both compute. Only one block of each is in memory
+/// at any time.
+pub fn verify_blocks(
+    first: &Model,
+    second: &Model,
+    options: &Options,
+    progress: &dyn Progress,
+) -> Result<Report, VerifyError> {
+    let facts = Inference::of(first);
+    let blocks = plan(first, second);
+    let compared: Vec<ValueId> =
+        blocks.iter().flat_map(|block| &block.twins).map(|twin| twin.value).collect();
+    let mut reports: HashMap<ValueId, OutputReport> =
+        compared.iter().map(|&value| (value, OutputReport::new(first.value(value).name()))).collect();
+    let runner = Runner { models: [first, second], facts: &facts, options };
+    let mut by_sample = Vec::new();
+    for index in 0..options.samples {
+        let inputs = inputs(first, &facts, options, index)?;
+        let ports = first.scope(first.main()).inputs().iter();
+        let mut state: HashMap<ValueId, Value> = ports
+            .filter_map(|port| {
+                Some((port.value, inputs.values.get(&**first.value(port.value).name())?.clone()))
+            })
+            .collect();
+        let mut largest: f64 = 0.0;
+        progress.begin("comparing blocks", blocks.len() as u64, Unit::Blocks);
+        for block in &blocks {
+            let run = runner.block(block, &mut state, &inputs, &mut reports);
+            largest = largest.max(run.inspect_err(|_| progress.end())?);
+            progress.advance(1);
+        }
+        progress.end();
+        by_sample.push(largest);
+    }
+    let is_output = |value: &ValueId| first.value(*value).is_exposed();
+    let first_difference = compared.iter().find(|value| reports[*value].verdict == Verdict::Different);
+    let first_difference = first_difference.map(|value| reports[value].clone());
+    let verdict = reports.values().map(|report| report.verdict).max().unwrap_or(Verdict::Identical);
+    let outputs = first.scope(first.main()).outputs().iter().filter_map(|port| reports.get(&port.value));
+    Ok(Report {
+        engine: options.engine,
+        verdict,
+        samples: options.samples,
+        outputs: outputs.cloned().collect(),
+        by_blocks: true,
+        inside: compared.iter().filter(|value| !is_output(value)).count(),
+        first_difference,
+        by_sample,
+    })
+}
+
+struct Runner<'a> {
+    models: [&'a Model; 2],
+    facts: &'a Inference,
+    options: &'a Options,
+}
+
+impl Runner<'_> {
+    /// Runs a block and compares what can be compared after it. Answers the largest difference.
+    fn block(
+        &self,
+        block: &Block,
+        state: &mut HashMap<ValueId, Value>,
+        inputs: &Inputs,
+        reports: &mut HashMap<ValueId, OutputReport>,
+    ) -> Result<f64, VerifyError> {
+        let made = self.run(0, &block.nodes, &block.outputs, state, self.options.engine, inputs)?;
+        state.extend(block.outputs.iter().copied().zip(made));
+        let mut largest: f64 = 0.0;
+        let changed: Vec<&Twin> = block.twins.iter().filter(|twin| !self.is_same(twin)).collect();
+        let nodes: BTreeSet<NodeId> = changed.iter().flat_map(|twin| &twin.nodes[1]).copied().collect();
+        let values: Vec<ValueId> = changed.iter().map(|twin| twin.value).collect();
+        let nodes: Vec<NodeId> = nodes.into_iter().collect();
+        let found = self.run(1, &nodes, &values, state, self.options.engine, inputs)?;
+        for (twin, found) in changed.into_iter().zip(&found) {
+            let (Some(report), Some(expected)) = (reports.get_mut(&twin.value), state.get(&twin.value))
+            else {
+                continue;
+            };
+            match compare(expected, found) {
+                Err(mismatch) => {
+                    report.fails(&mismatch);
+                    largest = f64::INFINITY;
+                }
+                Ok(difference) => {
+                    largest = largest.max(difference.max_rel);
+                    let (verdict, from_oracle) =
+                        match self.options.without_oracle(expected, &difference, false) {
+                            Some(verdict) => (verdict, None),
+                            None => self.judge(twin, [expected, found], state, inputs)?,
+                        };
+                    report.add(difference, verdict, from_oracle);
+                }
+            }
+        }
+        for value in &block.last {
+            state.remove(value);
+        }
+        Ok(largest)
+    }
+
+    /// Whether both models compute a value by the very same nodes, of the same constants.
+    fn is_same(&self, twin: &Twin) -> bool {
+        let [first, second] = self.models;
+        let [nodes, others] = &twin.nodes;
+        let same_constant = |value: ValueId| match (first.constant(value), second.constant(value)) {
+            (Some(a), Some(b)) => a.same_bits(b),
+            (None, None) => true,
+            _ => false,
+        };
+        let same = |&node: &NodeId| {
+            let (mine, theirs): (Vec<_>, Vec<_>) =
+                (reads(first, node).collect(), reads(second, node).collect());
+            let inside = first.nodes_inside(node) == second.nodes_inside(node);
+            inside && mine == theirs && mine.into_iter().all(same_constant)
+        };
+        nodes == others && nodes.iter().all(same)
+    }
+
+    /// What float64 runs of just these nodes say.
+    fn judge(
+        &self,
+        twin: &Twin,
+        results: [&Value; 2],
+        state: &HashMap<ValueId, Value>,
+        inputs: &Inputs,
+    ) -> Result<(Verdict, Option<[f64; 2]>), VerifyError> {
+        let wide =
+            |side: usize| self.run(side, &twin.nodes[side], &[twin.value], state, Engine::Oracle, inputs);
+        let (first, second) = (wide(0)?, wide(1)?);
+        let judged = match (first.first(), second.first()) {
+            (Some(first), Some(second)) => Judged::of(results, [first, second]),
+            _ => None,
+        };
+        let verdict = judged.as_ref().map_or(Verdict::Different, |judged| judged.verdict(FEW, 0.0));
+        Ok((verdict, judged.map(|judged| [judged.first, judged.second])))
+    }
+
+    /// Runs nodes of one of the models. Answers the values that are wanted.
+    fn run(
+        &self,
+        side: usize,
+        nodes: &[NodeId],
+        wanted: &[ValueId],
+        state: &HashMap<ValueId, Value>,
+        engine: Engine,
+        inputs: &Inputs,
+    ) -> Result<Vec<Value>, VerifyError> {
+        if wanted.is_empty() {
+            return Ok(Vec::new());
+        }
+        let which = ["first", "second"][side];
+        let failed = |error| VerifyError::Run { which, sizes: inputs.sizes.clone(), error };
+        let declare = |value: ValueId| ValueInfoProto {
+            r#type: self.facts.declaration(value).map(Box::new),
+            ..ValueInfoProto::default()
+        };
+        let Cut { model, inputs: taken, .. } = self.models[side].cut(nodes, wanted, &declare);
+        let name = |value: ValueId| self.models[side].value(value).name().to_string();
+        let given =
+            taken.iter().filter_map(|&value| Some((name(value), state.get(&value)?.clone()))).collect();
+        let mut outputs = engine.open(&model).map_err(failed)?.run(&given).map_err(failed)?;
+        wanted
+            .iter()
+            .map(|&value| {
+                let missing =
+                    || VerifyError::Interface(format!("the {which} model gives no {}", name(value)));
+                // A value may be wanted that is a name for an input.
+                outputs.remove(&name(value)).or_else(|| state.get(&value).cloned()).ok_or_else(missing)
+            })
+            .collect()
+    }
+}
+
+/// Blocks of the first model, each with what can be compared after it.
+fn plan(first: &Model, second: &Model) -> Vec<Block> {
+    let order: Vec<NodeId> = first.nodes_in(first.main()).map(|(id, _)| id).collect();
+    let mut blocks: Vec<Block> = Vec::new();
+    let mut weights = u64::MAX;
+    for &node in &order {
+        let own: u64 = reads(first, node).filter_map(|value| Some(first.constant(value)?.byte_len())).sum();
+        weights = weights.saturating_add(own);
+        if weights > WEIGHTS || blocks.last().is_none_or(|block| block.nodes.len() >= NODES) {
+            blocks.push(Block::default());
+            weights = own;
+        }
+        if let Some(block) = blocks.last_mut() {
+            block.nodes.push(node);
+        }
+    }
+    // The block after which each value is there.
+    let mut made: HashMap<ValueId, usize> = HashMap::new();
+    for (place, block) in blocks.iter().enumerate() {
+        let results = block.nodes.iter().flat_map(|&node| first.node(node).outputs().iter().flatten());
+        made.extend(results.map(|&value| (value, place)));
+    }
+    let twins: Vec<ValueId> = order
+        .iter()
+        .flat_map(|&node| first.node(node).outputs().iter().flatten().copied())
+        .filter(|&value| is_twin(first, second, value))
+        .collect();
+    let known: HashSet<ValueId> = twins.iter().copied().collect();
+    let mut last: HashMap<ValueId, usize> = HashMap::new();
+    let mut need = |value: ValueId, place: usize| {
+        let entry = last.entry(value).or_default();
+        *entry = place.max(*entry);
+    };
+    for value in twins {
+        let [(a, mut from), (b, other)] = [first, second].map(|model| nearest(model, value, &known));
+        from.extend(other);
+        let ready =
+            from.iter().chain([&value]).filter_map(|value| made.get(value)).max().copied().unwrap_or(0);
+        from.iter().chain([&value]).for_each(|&value| need(value, ready));
+        if let Some(block) = blocks.get_mut(ready) {
+            block.twins.push(Twin { value, nodes: [a, b], from });
+        }
+    }
+    for (place, block) in blocks.iter().enumerate() {
+        for &node in &block.nodes {
+            reads(first, node).for_each(|value| need(value, place));
+        }
+    }
+    for (place, block) in blocks.iter_mut().enumerate() {
+        let results =
+            block.nodes.iter().flat_map(|&node| first.node(node).outputs().iter().flatten().copied());
+        let compared: HashSet<ValueId> =
+            block.twins.iter().flat_map(|twin| twin.from.iter().chain([&twin.value])).copied().collect();
+        let outlives =
+            |value: &ValueId| last.get(value).is_some_and(|&end| end > place) || compared.contains(value);
+        block.outputs = results.filter(outlives).collect();
+    }
+    for (value, place) in last {
+        if let Some(block) = blocks.get_mut(place) {
+            block.last.push(value);
+        }
+    }
+    blocks
+}
+
+/// What a node reads, its bodies included.
+fn reads(model: &Model, node: NodeId) -> impl Iterator<Item = ValueId> {
+    let inner = model.nodes_inside(node);
+    std::iter::once(node).chain(inner).flat_map(|node| model.node(node).inputs().iter().flatten().copied())
+}
+
+/// The nodes that compute a value from values that both models compute, and those values.
+fn nearest(model: &Model, value: ValueId, known: &HashSet<ValueId>) -> (Vec<NodeId>, BTreeSet<ValueId>) {
+    let (mut nodes, mut from) = (BTreeSet::new(), BTreeSet::new());
+    let mut open = vec![value];
+    while let Some(at) = open.pop() {
+        let Some(node) = model.value(at).node() else {
+            if model.constant(at).is_none() {
+                from.insert(at);
+            }
+            continue;
+        };
+        if at != value && known.contains(&at) {
+            from.insert(at);
+            continue;
+        }
+        if model.node(node).scope() == model.main() && nodes.insert(node) {
+            open.extend(reads(model, node).filter(|&read| is_outside(model, read)));
+        }
+    }
+    (nodes.into_iter().collect(), from)
+}
+
+/// Whether a value belongs to the main graph.
+fn is_outside(model: &Model, value: ValueId) -> bool {
+    model.scope_of(value) == Some(model.main())
+}
