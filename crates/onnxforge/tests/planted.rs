@@ -15,7 +15,7 @@ use onnxforge::proto::schema::{ModelProto, NodeProto};
 use onnxforge::proto::wire;
 use onnxforge::rewrite::{Change, Cx, Rule, Skip};
 use onnxforge::text;
-use onnxforge::verify::blocks::verify_blocks;
+use onnxforge::verify::blocks::{Pairs, verify_blocks};
 use onnxforge::verify::engine::Engine;
 use onnxforge::verify::guard::{self, When};
 use onnxforge::verify::local::Wrong;
@@ -605,7 +605,11 @@ fn a_small_model_shows_what_was_wrong() {
 #[test]
 fn comparing_block_by_block_finds_what_outputs_show() {
     all(CASES.iter().filter(|case| case.shows), |case| {
-        let compared = |model: &Model| verify_blocks(&case.model(), model, &comparison(), &Silent).unwrap();
+        let compared = |model: &Model| {
+            let original = case.model();
+            let pairs = Pairs::by_id(&original, model);
+            verify_blocks(&original, model, &pairs, &comparison(), &Silent).unwrap()
+        };
         let (wrong, _) = run(case, When::Off, Duration::ZERO);
         ensure(compared(&wrong).verdict == Verdict::Different, "is not found")?;
         let mut right = case.model();

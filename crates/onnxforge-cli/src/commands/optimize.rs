@@ -16,6 +16,7 @@ use onnxforge::passes::pipeline::{Options, Outcome, PassOutcome, Stop};
 use onnxforge::passes::targets::{PORTABLE, TARGETS, Target};
 use onnxforge::passes::{self, Pass};
 use onnxforge::progress::Silent;
+use onnxforge::runtime::Runtime;
 use onnxforge::upgrade::CURED;
 use onnxforge::verify;
 use onnxforge::verify::engine::Engine;
@@ -278,6 +279,9 @@ impl Checks {
             VerifyArg::Final => When::Final,
             VerifyArg::Each => When::Each,
         };
+        if self.engine == EngineArg::Ort {
+            Runtime::get().map_err(|missing| Failure(missing.to_string()))?;
+        }
         let comparison = verify::Options {
             engine: if when == When::Off { Engine::Native } else { self.engine.engine() },
             samples: self.samples,

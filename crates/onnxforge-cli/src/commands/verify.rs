@@ -9,6 +9,7 @@ use comfy_table::Cell;
 use onnxforge::ir::Model;
 use onnxforge::ops::Value;
 use onnxforge::runtime::Runtime;
+use onnxforge::verify::blocks::{Pairs, verify_blocks};
 use onnxforge::verify::engine::Engine;
 use onnxforge::verify::{self, Options, OutputReport, Verdict as Said, VerifyError};
 use serde::Serialize;
@@ -17,6 +18,7 @@ use super::run::{check_dims, named_size, stored};
 use super::{MOST_INPUTS, load_model};
 use crate::failure::{Failure, Verdict};
 use crate::output::{Output, number, table};
+use crate::progress::Bar;
 
 /// Tell whether two models compute the same, and whether a difference is rounding or error.
 ///
@@ -50,6 +52,9 @@ pub struct Args {
     /// Other seeds make up other inputs.
     #[arg(long, default_value_t = 0)]
     seed: u64,
+    /// Compare block by block wherever a value has one name in both models, each block on the same values: for models that do not fit into memory.
+    #[arg(long)]
+    blocks: bool,
 }
 
 /// Reads a share of something.
@@ -137,7 +142,12 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
         tolerance: args.tolerance,
         rounding: 0.0,
     };
-    let mut found = verify::verify(&first, &second, &options);
+    let bar = Bar::new(output.shows_progress());
+    let compare = |options: &Options| match args.blocks {
+        true => verify_blocks(&first, &second, &Pairs::by_name(&first, &second)?, options, &bar),
+        false => verify::verify(&first, &second, options),
+    };
+    let mut found = compare(&options);
     // What ONNX Runtime never could run, this library may. A second model that it cannot run although it can the first is no fallback's business.
     let mut fallback = None;
     if let (EngineArg::Auto, Engine::Ort, Err(error @ VerifyError::Run { which: "first", .. })) =
@@ -146,7 +156,7 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
         tracing::warn!("{error}; the native engine takes over");
         fallback = Some(error.to_string());
         options.engine = Engine::Native;
-        found = verify::verify(&first, &second, &options);
+        found = compare(&options);
     }
     let report = found?;
     let verdict = report.verdict;
@@ -199,7 +209,14 @@ impl Report {
         }
         let samples = self.report.samples;
         let said = said(self.report.verdict);
-        writeln!(out, "{said} ({samples} samples, engine {})", self.report.engine.name())
+        let inside = match self.report.inside {
+            0 => String::new(),
+            values => format!(", also at {values} values inside, block by block"),
+        };
+        if let Some(first) = self.report.first_difference.as_ref().filter(|_| self.report.inside > 0) {
+            writeln!(out, "the first value that differs is {}", first.name)?;
+        }
+        writeln!(out, "{said} ({samples} samples, engine {}{inside})", self.report.engine.name())
     }
 }
 

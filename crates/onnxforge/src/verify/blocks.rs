@@ -10,7 +10,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use super::compare::compare;
 use super::engine::Engine;
 use super::judge::{FEW, Judged};
-use super::{Inputs, Options, OutputReport, Report, Verdict, VerifyError, inputs, is_twin};
+use super::{Inputs, Options, OutputReport, Report, Verdict, VerifyError, inputs, is_twin, paired_outputs};
 use crate::infer::Inference;
 use crate::ir::cut::Cut;
 use crate::ir::{Model, NodeId, ValueId};
@@ -23,12 +23,71 @@ const WEIGHTS: u64 = 64 << 20;
 /// Nodes in a block.
 const NODES: usize = 256;
 
+/// Which values of two models are the same.
+pub struct Pairs {
+    /// By values of the first model.
+    second: HashMap<ValueId, ValueId>,
+    /// By values of the second model.
+    first: HashMap<ValueId, ValueId>,
+    /// Whether one model was made from the other, so that what has one id is one thing.
+    one_origin: bool,
+}
+
+impl Pairs {
+    /// What has one id is one value: one of the models was made from the other.
+    pub fn by_id(first: &Model, second: &Model) -> Self {
+        let inputs = first.scope(first.main()).inputs().iter().map(|port| port.value);
+        let shared = results(first).filter(|&value| is_twin(first, second, value));
+        Self::of(inputs.chain(shared).map(|value| (value, value)), true)
+    }
+
+    /// What has one name, and one element type and rank as far as these are known, is one value.
+    pub fn by_name(first: &Model, second: &Model) -> Result<Self, VerifyError> {
+        let facts = [first, second].map(Inference::of);
+        let named: HashMap<&str, ValueId> = results(second)
+            .chain(second.scope(second.main()).inputs().iter().map(|port| port.value))
+            .map(|value| (&**second.value(value).name(), value))
+            .collect();
+        let inputs = first.scope(first.main()).inputs().iter().map(|port| port.value);
+        let fits = |&(a, b): &(ValueId, ValueId)| {
+            let rank = |side: usize, value| facts[side].shape(value).map(<[_]>::len);
+            let dtype = |side: usize, value| facts[side].tensor(value).and_then(|fact| fact.dtype);
+            rank(0, a) == rank(1, b) && dtype(0, a) == dtype(1, b)
+        };
+        let same_name = |value| Some((value, *named.get(&**first.value(value).name())?));
+        let mut pairs: Vec<_> = results(first).chain(inputs).filter_map(same_name).filter(fits).collect();
+        // Outputs belong together by place where names do not say it.
+        let own: HashMap<&str, ValueId> =
+            results(first).map(|value| (&**first.value(value).name(), value)).collect();
+        let ends = paired_outputs(first, second)?;
+        pairs.extend(ends.iter().filter_map(|(a, b)| Some((*own.get(&**a)?, *named.get(&**b)?))));
+        Ok(Self::of(pairs.into_iter(), false))
+    }
+
+    fn of(pairs: impl Iterator<Item = (ValueId, ValueId)>, one_origin: bool) -> Self {
+        let second: HashMap<ValueId, ValueId> = pairs.collect();
+        let first = second.iter().map(|(&a, &b)| (b, a)).collect();
+        Self { second, first, one_origin }
+    }
+
+    /// What a value of one of the models is in the first.
+    fn in_first(&self, side: usize, value: ValueId) -> Option<ValueId> {
+        if side == 0 { Some(value) } else { self.first.get(&value).copied() }
+    }
+}
+
+/// What nodes of the graph compute, in order.
+fn results(model: &Model) -> impl Iterator<Item = ValueId> {
+    model.nodes_in(model.main()).flat_map(|(_, node)| node.outputs().iter().flatten().copied())
+}
+
 /// A value that both models compute.
 struct Twin {
-    value: ValueId,
+    /// In each of them.
+    values: [ValueId; 2],
     /// The nodes that compute it from the nearest other values that both compute, in each model.
     nodes: [Vec<NodeId>; 2],
-    /// Those values.
+    /// Those values, in the first.
     from: BTreeSet<ValueId>,
 }
 
@@ -44,24 +103,25 @@ struct Block {
     last: Vec<ValueId>,
 }
 
-/// Compares two models, one of which was made from the other, at every value that both compute. Only one block of each is in memory
+/// Compares two models at every value that both compute. Only one block of each is in memory
 /// at any time.
 pub fn verify_blocks(
     first: &Model,
     second: &Model,
+    pairs: &Pairs,
     options: &Options,
     progress: &dyn Progress,
 ) -> Result<Report, VerifyError> {
-    let facts = Inference::of(first);
-    let blocks = plan(first, second);
+    let facts = [first, second].map(Inference::of);
+    let blocks = plan(first, second, pairs);
     let compared: Vec<ValueId> =
-        blocks.iter().flat_map(|block| &block.twins).map(|twin| twin.value).collect();
+        blocks.iter().flat_map(|block| &block.twins).map(|twin| twin.values[0]).collect();
     let mut reports: HashMap<ValueId, OutputReport> =
         compared.iter().map(|&value| (value, OutputReport::new(first.value(value).name()))).collect();
-    let runner = Runner { models: [first, second], facts: &facts, options };
+    let runner = Runner { models: [first, second], facts: &facts, pairs, options };
     let mut by_sample = Vec::new();
     for index in 0..options.samples {
-        let inputs = inputs(first, &facts, options, index)?;
+        let inputs = inputs(first, &facts[0], options, index)?;
         let ports = first.scope(first.main()).inputs().iter();
         let mut state: HashMap<ValueId, Value> = ports
             .filter_map(|port| {
@@ -97,7 +157,8 @@ pub fn verify_blocks(
 
 struct Runner<'a> {
     models: [&'a Model; 2],
-    facts: &'a Inference,
+    facts: &'a [Inference; 2],
+    pairs: &'a Pairs,
     options: &'a Options,
 }
 
@@ -115,11 +176,12 @@ impl Runner<'_> {
         let mut largest: f64 = 0.0;
         let changed: Vec<&Twin> = block.twins.iter().filter(|twin| !self.is_same(twin)).collect();
         let nodes: BTreeSet<NodeId> = changed.iter().flat_map(|twin| &twin.nodes[1]).copied().collect();
-        let values: Vec<ValueId> = changed.iter().map(|twin| twin.value).collect();
+        let values: Vec<ValueId> = changed.iter().map(|twin| twin.values[1]).collect();
         let nodes: Vec<NodeId> = nodes.into_iter().collect();
         let found = self.run(1, &nodes, &values, state, self.options.engine, inputs)?;
         for (twin, found) in changed.into_iter().zip(&found) {
-            let (Some(report), Some(expected)) = (reports.get_mut(&twin.value), state.get(&twin.value))
+            let (Some(report), Some(expected)) =
+                (reports.get_mut(&twin.values[0]), state.get(&twin.values[0]))
             else {
                 continue;
             };
@@ -160,7 +222,7 @@ impl Runner<'_> {
             let inside = first.nodes_inside(node) == second.nodes_inside(node);
             inside && mine == theirs && mine.into_iter().all(same_constant)
         };
-        nodes == others && nodes.iter().all(same)
+        self.pairs.one_origin && nodes == others && nodes.iter().all(same)
     }
 
     /// What float64 runs of just these nodes say.
@@ -171,8 +233,9 @@ impl Runner<'_> {
         state: &HashMap<ValueId, Value>,
         inputs: &Inputs,
     ) -> Result<(Verdict, Option<[f64; 2]>), VerifyError> {
-        let wide =
-            |side: usize| self.run(side, &twin.nodes[side], &[twin.value], state, Engine::Oracle, inputs);
+        let wide = |side: usize| {
+            self.run(side, &twin.nodes[side], &[twin.values[side]], state, Engine::Oracle, inputs)
+        };
         let (first, second) = (wide(0)?, wide(1)?);
         let judged = match (first.first(), second.first()) {
             (Some(first), Some(second)) => Judged::of(results, [first, second]),
@@ -198,13 +261,13 @@ impl Runner<'_> {
         let which = ["first", "second"][side];
         let failed = |error| VerifyError::Run { which, sizes: inputs.sizes.clone(), error };
         let declare = |value: ValueId| ValueInfoProto {
-            r#type: self.facts.declaration(value).map(Box::new),
+            r#type: self.facts[side].declaration(value).map(Box::new),
             ..ValueInfoProto::default()
         };
         let Cut { model, inputs: taken, .. } = self.models[side].cut(nodes, wanted, &declare);
         let name = |value: ValueId| self.models[side].value(value).name().to_string();
-        let given =
-            taken.iter().filter_map(|&value| Some((name(value), state.get(&value)?.clone()))).collect();
+        let held = |value| state.get(&self.pairs.in_first(side, value)?).cloned();
+        let given = taken.iter().filter_map(|&value| Some((name(value), held(value)?))).collect();
         let mut outputs = engine.open(&model).map_err(failed)?.run(&given).map_err(failed)?;
         wanted
             .iter()
@@ -212,14 +275,14 @@ impl Runner<'_> {
                 let missing =
                     || VerifyError::Interface(format!("the {which} model gives no {}", name(value)));
                 // A value may be wanted that is a name for an input.
-                outputs.remove(&name(value)).or_else(|| state.get(&value).cloned()).ok_or_else(missing)
+                outputs.remove(&name(value)).or_else(|| held(value)).ok_or_else(missing)
             })
             .collect()
     }
 }
 
 /// Blocks of the first model, each with what can be compared after it.
-fn plan(first: &Model, second: &Model) -> Vec<Block> {
+fn plan(first: &Model, second: &Model, pairs: &Pairs) -> Vec<Block> {
     let order: Vec<NodeId> = first.nodes_in(first.main()).map(|(id, _)| id).collect();
     let mut blocks: Vec<Block> = Vec::new();
     let mut weights = u64::MAX;
@@ -240,25 +303,21 @@ fn plan(first: &Model, second: &Model) -> Vec<Block> {
         let results = block.nodes.iter().flat_map(|&node| first.node(node).outputs().iter().flatten());
         made.extend(results.map(|&value| (value, place)));
     }
-    let twins: Vec<ValueId> = order
-        .iter()
-        .flat_map(|&node| first.node(node).outputs().iter().flatten().copied())
-        .filter(|&value| is_twin(first, second, value))
-        .collect();
-    let known: HashSet<ValueId> = twins.iter().copied().collect();
     let mut last: HashMap<ValueId, usize> = HashMap::new();
     let mut need = |value: ValueId, place: usize| {
         let entry = last.entry(value).or_default();
         *entry = place.max(*entry);
     };
-    for value in twins {
-        let [(a, mut from), (b, other)] = [first, second].map(|model| nearest(model, value, &known));
-        from.extend(other);
+    for value in results(first) {
+        let Some(&other) = pairs.second.get(&value) else { continue };
+        let (a, mut from) = nearest(first, value, &pairs.second);
+        let (b, others) = nearest(second, other, &pairs.first);
+        from.extend(others.into_iter().filter_map(|value| pairs.in_first(1, value)));
         let ready =
             from.iter().chain([&value]).filter_map(|value| made.get(value)).max().copied().unwrap_or(0);
         from.iter().chain([&value]).for_each(|&value| need(value, ready));
         if let Some(block) = blocks.get_mut(ready) {
-            block.twins.push(Twin { value, nodes: [a, b], from });
+            block.twins.push(Twin { values: [value, other], nodes: [a, b], from });
         }
     }
     for (place, block) in blocks.iter().enumerate() {
@@ -270,7 +329,7 @@ fn plan(first: &Model, second: &Model) -> Vec<Block> {
         let results =
             block.nodes.iter().flat_map(|&node| first.node(node).outputs().iter().flatten().copied());
         let compared: HashSet<ValueId> =
-            block.twins.iter().flat_map(|twin| twin.from.iter().chain([&twin.value])).copied().collect();
+            block.twins.iter().flat_map(|twin| twin.from.iter().chain([&twin.values[0]])).copied().collect();
         let outlives =
             |value: &ValueId| last.get(value).is_some_and(|&end| end > place) || compared.contains(value);
         block.outputs = results.filter(outlives).collect();
@@ -290,7 +349,11 @@ fn reads(model: &Model, node: NodeId) -> impl Iterator<Item = ValueId> {
 }
 
 /// The nodes that compute a value from values that both models compute, and those values.
-fn nearest(model: &Model, value: ValueId, known: &HashSet<ValueId>) -> (Vec<NodeId>, BTreeSet<ValueId>) {
+fn nearest(
+    model: &Model,
+    value: ValueId,
+    known: &HashMap<ValueId, ValueId>,
+) -> (Vec<NodeId>, BTreeSet<ValueId>) {
     let (mut nodes, mut from) = (BTreeSet::new(), BTreeSet::new());
     let mut open = vec![value];
     while let Some(at) = open.pop() {
@@ -300,7 +363,7 @@ fn nearest(model: &Model, value: ValueId, known: &HashSet<ValueId>) -> (Vec<Node
             }
             continue;
         };
-        if at != value && known.contains(&at) {
+        if at != value && known.contains_key(&at) {
             from.insert(at);
             continue;
         }

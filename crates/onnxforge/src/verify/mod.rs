@@ -18,6 +18,7 @@ use std::time::Instant;
 
 use serde::Serialize;
 
+use self::blocks::Pairs;
 use self::compare::{Difference, Mismatch, compare};
 use self::engine::{Engine, EngineError, Ready};
 use self::judge::{FEW, Judged};
@@ -186,7 +187,7 @@ pub fn verify_inside(
 ) -> Result<Report, VerifyError> {
     let bytes = first.initializers().map(|(_, constant)| constant.byte_len()).sum::<u64>();
     if bytes > LARGE {
-        return blocks::verify_blocks(first, second, options, progress);
+        return blocks::verify_blocks(first, second, &Pairs::by_id(first, second), options, progress);
     }
     let pairs = paired_outputs(first, second)?;
     let inference = Inference::of(first);
