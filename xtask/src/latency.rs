@@ -23,7 +23,7 @@ const FAMILIES: [(&str, &[&str]); 5] = [
 ];
 
 /// What is measured unless told otherwise: all but the models of several gigabytes.
-const DEFAULT: [&str; 11] = [
+pub const DEFAULT: [&str; 11] = [
     "resnet",
     "mobilenet",
     "efficientnet",
@@ -123,7 +123,9 @@ impl Bench<'_> {
         let [ours, offline] = ["ours.onnx", "offline.onnx"].map(|file| folder.path().join(file));
         let Converted { opset, target, .. } = &self.settings.converted;
         let mut optimize = self.command("optimize", &[model]);
-        output(optimize.arg("-o").arg(&ours).args(["--opset", opset, "--target", target]))?;
+        output(
+            optimize.arg("-o").arg(&ours).args(["--opset", opset, "--target", target, "--verify", "off"]),
+        )?;
         output(script(&self.python, "offline.py").arg(model).arg(&offline))?;
         let census =
             self.asked(self.command("census", &[model, &ours]).args(["--level", "all"]), folder.path());

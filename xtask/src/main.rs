@@ -14,6 +14,7 @@ mod plot;
 mod python;
 mod step;
 mod test;
+mod verification;
 mod zoo;
 
 use std::path::PathBuf;
@@ -84,6 +85,8 @@ enum Bench {
     Passes(models::Converted),
     /// ONNX Runtime's time for models as they were and for what the passes leave of them, and whether fewer nodes are faster
     Latency(latency::Settings),
+    /// What verification costs beside loading and running a model, and what it says, of ours and of other tools' results
+    Verify(verification::Settings),
     /// How many nodes ONNX Runtime runs after its own fusions, for models as they were and for what we make of them
     Census(models::Options),
     /// Conversions to newer operator sets, ours and those of onnx, on all test cases of the onnx package
@@ -126,6 +129,7 @@ fn main() -> ExitCode {
         Task::Bench(Bench::Oracle(options)) => models::oracle(&options),
         Task::Bench(Bench::Passes(options)) => models::passes(&options),
         Task::Bench(Bench::Latency(options)) => latency::run(&options),
+        Task::Bench(Bench::Verify(options)) => verification::run(&options),
         Task::Bench(Bench::Census(options)) => models::census(&options),
         Task::Bench(Bench::Upgrade) => models::upgrade(),
         Task::Bench(Bench::ConvRelu) => models::conv_relu(),

@@ -93,7 +93,12 @@ fn measure(name: &str, cli: &Path, peers: Option<&Path>, model: &Path, runs: usi
         let (copied, _) = timed_copy(folder, &target)?;
         fresh(&target)?;
         let mut command = Command::new(cli);
-        command.arg("optimize").arg(model).arg("-o").arg(target.join("model.onnx")).arg("--quiet");
+        command
+            .arg("optimize")
+            .arg(model)
+            .arg("-o")
+            .arg(target.join("model.onnx"))
+            .args(["--quiet", "--verify", "off"]);
         let usage = watch(&mut command)?;
         if round > 0 {
             copies.push(copied);
@@ -116,7 +121,12 @@ fn measure(name: &str, cli: &Path, peers: Option<&Path>, model: &Path, runs: usi
     }
     fresh(&target)?;
     let mut command = Command::new(cli);
-    command.arg("optimize").arg(model).arg("-o").arg(target.join("model.onnx")).args(["--json", "-"]);
+    command
+        .arg("optimize")
+        .arg(model)
+        .arg("-o")
+        .arg(target.join("model.onnx"))
+        .args(["--json", "-", "--verify", "off"]);
     let report: serde_json::Value = serde_json::from_str(&crate::step::output(&mut command)?)?;
     std::fs::remove_dir_all(&target)?;
     let seconds = |usages: &[Usage]| median(usages.iter().map(|usage| usage.seconds));

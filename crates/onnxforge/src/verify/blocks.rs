@@ -5,7 +5,7 @@
 //! came before it, and models whose blocks all agree agree. What both models compute by the very same nodes is not computed
 //! twice.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use super::compare::compare;
 use super::engine::Engine;
@@ -303,7 +303,7 @@ fn plan(first: &Model, second: &Model, pairs: &Pairs) -> Vec<Block> {
         let results = block.nodes.iter().flat_map(|&node| first.node(node).outputs().iter().flatten());
         made.extend(results.map(|&value| (value, place)));
     }
-    let mut last: HashMap<ValueId, usize> = HashMap::new();
+    let mut last: BTreeMap<ValueId, usize> = BTreeMap::new();
     let mut need = |value: ValueId, place: usize| {
         let entry = last.entry(value).or_default();
         *entry = place.max(*entry);
