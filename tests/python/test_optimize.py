@@ -66,7 +66,7 @@ def test_no_more_nodes_than_the_best_peer(forge, zoo, name, tmp_path):
     model, best = zoo(name), passes.BEST_PEER[name]
     if name in passes.BEST_PEER_LIVELY:
         model, best = passes.with_lively_weights(model, tmp_path), passes.BEST_PEER_LIVELY[name]
-    found = report(forge, model, tmp_path / "out.onnx")
+    found = report(forge, model, tmp_path / "out.onnx", "--verify", "off")
     assert found["stop"] == "fixpoint"
     assert found["after"]["nodes"] <= best
     assert found["after"]["constants"] <= found["before"]["constants"] * 1.05 + 2**20

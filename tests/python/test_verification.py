@@ -1,0 +1,106 @@
+"""`onnxforge optimize` checks what it does; `verify --blocks` and `reduce`."""
+
+import json
+import sys
+
+import numpy as np
+import onnx
+import pytest
+from corpus import ROOT
+
+EXAMPLES = sorted((ROOT / "examples").glob("*.onnx"))
+BERT = ROOT / "examples" / "tiny_bert.onnx"
+WITH = {"VIRTUAL_ENV": sys.prefix, "ORT_DYLIB_PATH": ""}
+WITHOUT = {"VIRTUAL_ENV": "", "CONDA_PREFIX": "", "ORT_DYLIB_PATH": "/nowhere/libonnxruntime.so"}
+
+
+def report(forge, *args, env=WITH):
+    return json.loads(forge("optimize", *args, "--json", "-", env=env).good().out)
+
+
+def parsed(forge, tmp_path, text, opset=21):
+    source, model = tmp_path / "model.onnxtxt", tmp_path / "model.onnx"
+    source.write_text(f'<ir_version: 10, opset_import: ["" : {opset}, "com.example" : 1]>\n{text}')
+    forge("parse", source, "-o", model).good()
+    return model
+
+
+@pytest.mark.parametrize("env", [WITH, WITHOUT], ids=["ort", "native"])
+@pytest.mark.parametrize("model", EXAMPLES, ids=lambda path: path.stem)
+def test_every_edit_and_the_whole_are_checked(forge, model, env, tmp_path):
+    found = report(forge, model, "-o", tmp_path / "out.onnx", "--opset", 23, env=env)
+    proof, edits = found["verification"], sum(entry["edits"] for entry in found["passes"])
+    unchecked = sum(proof["local"]["unchecked"].values())
+    assert proof["local"]["checked"] + unchecked == edits and unchecked <= edits // 10
+    assert proof["reverted"] == [] and proof["unverified"] is None and found["reproducers"] == []
+    assert proof["global"]["verdict"] in ("identical", "rounding") and proof["global"]["inside"] > 0
+    assert proof["global"]["engine"] == ("ort" if env is WITH else "native") and proof["global"]["samples"] == 2
+
+
+def test_the_user_decides_when_and_with_what(forge, tmp_path):
+    out = tmp_path / "out.onnx"
+    off = report(forge, BERT, "-o", out, "--verify", "off")
+    assert off["verification"]["global"] is None and off["verification"]["local"]["checked"] == 0
+    each = report(forge, BERT, "-o", out, "--verify", "each", "--samples", 1, "--engine", "native")
+    assert each["verification"]["global"]["samples"] == 1 and each["after"] == off["after"]
+    ids = tmp_path / "in.npz"
+    names = [port.name for port in onnx.load(BERT).graph.input]
+    np.savez(ids, **{name: np.ones((2, 3), np.int64) for name in names})
+    report(forge, BERT, "-o", out, "--inputs", ids)
+    np.savez(ids, nothing=np.ones(1))
+    forge("optimize", BERT, "-o", out, "--inputs", ids).refused("nothing")
+    forge("optimize", BERT, "-o", out, "--engine", "ort", env=WITHOUT).refused("ORT_DYLIB_PATH")
+
+
+def test_the_command_says_what_was_checked(forge, tmp_path):
+    shown = forge("optimize", BERT, "-o", tmp_path / "out.onnx", env=WITH).good().out
+    assert "edits where they happened" in shown and "engine ort" in shown and "values inside" in shown
+
+
+def test_what_cannot_be_compared_is_said_and_no_failure(forge, tmp_path):
+    random = parsed(forge, tmp_path, "g (float[2] x) => (float[2] y) { i = Identity(x)  r = RandomNormalLike(i)  y = Add(i, r) }")
+    found = report(forge, random, "-o", tmp_path / "out.onnx")
+    assert "random" in found["verification"]["unverified"] and found["after"]["nodes"] == 2
+    custom = parsed(forge, tmp_path, "g (float[2] x) => (float[2] y) { i = Identity(x)  y = com.example.Own(i) }")
+    found = report(forge, custom, "-o", tmp_path / "out.onnx")
+    assert "Own" in found["verification"]["unverified"] and found["verification"]["local"]["checked"] == 1
+
+
+@pytest.mark.parametrize("engine", ["native", "ort"])
+def test_models_are_compared_block_by_block(forge, engine, tmp_path):
+    out = tmp_path / "out.onnx"
+    forge("optimize", BERT, "-o", out).good()
+    arguments = ["--blocks", "--engine", engine, "--json", "-"]
+    found = json.loads(forge("verify", BERT, out, *arguments, env=WITH).good().out)
+    assert found["by_blocks"] and found["inside"] > 20 and found["verdict"] in ("identical", "rounding")
+    message = onnx.load(out)
+    weights = max(message.graph.initializer, key=lambda tensor: np.prod(tensor.dims, dtype=np.int64))
+    array = onnx.numpy_helper.to_array(weights).copy()
+    array.reshape(-1)[:] *= np.float32(1.01)
+    weights.CopyFrom(onnx.numpy_helper.from_array(array, weights.name))
+    onnx.save(message, out)
+    done = forge("verify", BERT, out, *arguments, env=WITH)
+    found = json.loads(done.out)
+    assert done.code == 1
+    [*users] = [node.output[0] for node in message.graph.node if weights.name in node.input]
+    assert found["verdict"] == "different" and found["first_difference"]["name"] in users
+
+
+def test_a_failure_is_reduced_to_what_shows_it(forge, tmp_path):
+    out = tmp_path / "small.onnx"
+    script = tmp_path / "fails.py"
+    script.write_text(
+        "import onnx, sys\n"
+        "ops = [node.op_type for node in onnx.load(sys.argv[1]).graph.node]\n"
+        "if 'Softmax' in ops and 'Erf' in ops: sys.exit('both are there')\n"
+        "if not ops: sys.exit('nothing is there')\n"
+    )
+    command = f"{sys.executable} {script} {{}}"
+    found = json.loads(
+        forge("reduce", BERT, "-o", out, "--command", command, "--expect", "both", "--json", "-").good().out
+    )
+    assert found["is_minimal"] and found["nodes"] == 2
+    assert sorted(node.op_type for node in onnx.load(out).graph.node) == ["Erf", "Softmax"]
+    onnx.checker.check_model(onnx.load(out))
+    forge("reduce", BERT, "-o", out, "--command", "true {}").refused("does not fail")
+    forge("reduce", BERT, "-o", out).refused("nothing wrong")
