@@ -35,6 +35,7 @@ impl Progress for Bar {
             Unit::Bytes => "{msg} {bar:40} {bytes}/{total_bytes} {eta}",
             Unit::Nodes => "{msg} {bar:40} {pos}/{len} nodes {eta}",
             Unit::Passes => "{msg} {bar:40} {pos}/{len} passes",
+            Unit::Runs => "{msg} {bar:40} {pos}/{len} runs",
             Unit::Blocks => "{msg} {bar:40} {pos}/{len} blocks",
             Unit::Models => "{msg} {bar:40} {pos}/{len} models",
             Unit::Sessions => "{msg} {bar:40} {pos}/{len} sessions {eta}",

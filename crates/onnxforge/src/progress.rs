@@ -8,6 +8,7 @@ pub enum Unit {
     Nodes,
     Passes,
     Blocks,
+    Runs,
     Models,
     Sessions,
 }

@@ -541,7 +541,7 @@ fn reverted(case: &'static Case, when: When, local: Duration) -> (Model, Vec<Wro
 }
 
 fn is_right(case: &Case, model: &Model) -> bool {
-    let report = verify::verify(&case.model(), model, &comparison()).unwrap();
+    let report = verify::verify(&case.model(), model, &comparison(), &Silent).unwrap();
     report.verdict != Verdict::Different
 }
 

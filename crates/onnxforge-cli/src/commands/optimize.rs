@@ -76,7 +76,7 @@ pub struct Checks {
     /// How many inputs the comparison tries, with other sizes of named dimensions each time.
     #[arg(long, default_value_t = 2, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     samples: usize,
-    /// What computes: ONNX Runtime without its optimizations where it is found (auto), or this library.
+    /// What computes for the comparison.
     #[arg(long, value_enum, default_value = "auto")]
     engine: EngineArg,
     /// Inputs for the comparison by name; others are made up.
@@ -279,7 +279,7 @@ impl Checks {
             VerifyArg::Final => When::Final,
             VerifyArg::Each => When::Each,
         };
-        if self.engine == EngineArg::Ort {
+        if matches!(self.engine, EngineArg::Ort | EngineArg::OrtAll) {
             Runtime::get().map_err(|missing| Failure(missing.to_string()))?;
         }
         let comparison = verify::Options {

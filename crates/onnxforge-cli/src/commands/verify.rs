@@ -40,7 +40,7 @@ pub struct Args {
     /// Accept differences up to this share of the largest magnitude of an output, instead of asking a float64 run.
     #[arg(long, value_name = "T", value_parser = share)]
     tolerance: Option<f64>,
-    /// What computes: ONNX Runtime without its optimizations where it is found (auto), or this library.
+    /// What computes.
     #[arg(long, value_enum, default_value = "auto")]
     engine: EngineArg,
     /// Inputs by name; others are made up.
@@ -68,9 +68,15 @@ fn share(text: &str) -> Result<f64, String> {
 /// What computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum EngineArg {
+    /// ONNX Runtime where it is found, this library otherwise.
     Auto,
+    /// This library.
     Native,
+    /// ONNX Runtime without its optimizations.
     Ort,
+    /// ONNX Runtime with all of its optimizations, as users run it.
+    OrtAll,
+    /// This library, every float in 64 bits.
     Oracle,
 }
 
@@ -81,6 +87,7 @@ impl EngineArg {
             Self::Auto if Runtime::get().is_ok() => Engine::Ort,
             Self::Auto | Self::Native => Engine::Native,
             Self::Ort => Engine::Ort,
+            Self::OrtAll => Engine::OrtAll,
             Self::Oracle => Engine::Oracle,
         }
     }
@@ -145,7 +152,7 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     let bar = Bar::new(output.shows_progress());
     let compare = |options: &Options| match args.blocks {
         true => verify_blocks(&first, &second, &Pairs::by_name(&first, &second)?, options, &bar),
-        false => verify::verify(&first, &second, options),
+        false => verify::verify(&first, &second, options, &bar),
     };
     let mut found = compare(&options);
     // What ONNX Runtime never could run, this library may. A second model that it cannot run although it can the first is no fallback's business.

@@ -11,7 +11,7 @@ use crate::runtime::{Level, Opened, Runtime, RuntimeError};
 
 /// What runs models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "kebab-case")]
 pub enum Engine {
     /// The evaluator of this library, in the declared types.
     Native,
@@ -19,6 +19,8 @@ pub enum Engine {
     Oracle,
     /// ONNX Runtime without its optimizations.
     Ort,
+    /// ONNX Runtime as users run it, with all of its optimizations: a second opinion.
+    OrtAll,
 }
 
 /// Why an engine has no result.
@@ -42,6 +44,16 @@ impl Engine {
             Self::Native => "native",
             Self::Oracle => "oracle",
             Self::Ort => "ort",
+            Self::OrtAll => "ort-all",
+        }
+    }
+
+    /// Units in the last place by which the engine may differ from itself where nothing changed: which kernel of ONNX Runtime computes a
+    /// node depends on what is constant around it.
+    pub fn own_rounding(self) -> f64 {
+        match self {
+            Self::Native | Self::Oracle => 0.0,
+            Self::Ort | Self::OrtAll => 64.0,
         }
     }
 
@@ -54,9 +66,10 @@ impl Engine {
                 let options = eval::Options { wide, keep_constants: !wide, ..eval::Options::default() };
                 Ok(Ready::Own(Session::new(model, options)))
             }
-            Self::Ort => {
+            Self::Ort | Self::OrtAll => {
+                let level = if self == Self::Ort { Level::Off } else { Level::All };
                 let runtime = Runtime::get().map_err(Clone::clone)?;
-                Ok(Ready::Ort(Box::new(runtime.open_model(model, Level::Off)?)))
+                Ok(Ready::Ort(Box::new(runtime.open_model(model, level)?)))
             }
         }
     }

@@ -20,9 +20,6 @@ use crate::rewrite::Witness;
 /// How often something wrong may be found before the work is given up.
 const MOST_REVERTS: usize = 20;
 
-/// Units in the last place by which ONNX Runtime may differ from itself: which of its kernels computes a node depends on what is constant around it.
-const KERNELS: f64 = 64.0;
-
 /// The longest that a reproducer is made smaller.
 const REDUCING: Duration = Duration::from_secs(20);
 
@@ -190,8 +187,7 @@ fn whole(
     if proof.unverified.is_some() {
         return None;
     }
-    let engine = checks.comparison.engine;
-    checks.comparison.rounding = declared(model).max(if engine == Engine::Ort { KERNELS } else { 0.0 });
+    checks.comparison.rounding = declared(model).max(checks.comparison.engine.own_rounding());
     let mut compared = verify_inside(original, model, &checks.comparison, progress);
     if let Err(error @ VerifyError::Run { which: "first", .. }) = &compared
         && checks.comparison.engine != Engine::Native

@@ -27,7 +27,7 @@ use crate::infer::Inference;
 use crate::ir::types::DeclaredDim;
 use crate::ir::{Def, Model, Type, ValueId};
 use crate::ops::Value;
-use crate::progress::Progress;
+use crate::progress::{Progress, Unit};
 use crate::proto::schema::ValueInfoProto;
 
 /// What to run.
@@ -170,8 +170,17 @@ impl<'m> Side<'m> {
 }
 
 /// Compares the outputs of two models.
-pub fn verify(first: &Model, second: &Model, options: &Options) -> Result<Report, VerifyError> {
-    compare_models(first, second, &paired_outputs(first, second)?, 0, options)
+pub fn verify(
+    first: &Model,
+    second: &Model,
+    options: &Options,
+    progress: &dyn Progress,
+) -> Result<Report, VerifyError> {
+    let pairs = paired_outputs(first, second)?;
+    progress.begin("comparing", options.samples as u64, Unit::Runs);
+    let found = compare_models(first, second, &pairs, 0, options, progress);
+    progress.end();
+    found
 }
 
 /// Models with more bytes of constants than this are compared block by block.
@@ -199,7 +208,10 @@ pub fn verify_inside(
     let wider = [first, second].map(|model| model.with_outputs(&inside, &declare));
     let named = inside.iter().map(|&value| first.value(value).name().to_string());
     let pairs: Vec<(String, String)> = named.map(|name| (name.clone(), name)).chain(pairs).collect();
-    compare_models(&wider[0], &wider[1], &pairs, inside.len(), options)
+    progress.begin("comparing with the original", options.samples as u64, Unit::Runs);
+    let found = compare_models(&wider[0], &wider[1], &pairs, inside.len(), options, progress);
+    progress.end();
+    found
 }
 
 /// Bytes that values inside may take together.
@@ -245,6 +257,7 @@ fn compare_models(
     pairs: &[(String, String)],
     inside: usize,
     options: &Options,
+    progress: &dyn Progress,
 ) -> Result<Report, VerifyError> {
     let mut sides =
         [Side::new("first", first, options.engine)?, Side::new("second", second, options.engine)?];
@@ -300,6 +313,7 @@ fn compare_models(
             }
         }
         by_sample.push(largest);
+        progress.advance(1);
     }
     let verdict = outputs.iter().map(|output| output.verdict).max().unwrap_or(Verdict::Identical);
     let first_difference = outputs.iter().find(|output| output.verdict == Verdict::Different).cloned();
