@@ -257,6 +257,7 @@ pub static OPTIONAL: &[(Stage, &[&Pass])] = &[
     (Stage::Tidy, &[&inline_functions::PASS]),
     (Stage::Fuse, &[&fuse_log_softmax::PASS, &fuse_softplus::PASS]),
     (Stage::Settle, &[&fuse_attention_qkv::PASS]),
+    (Stage::Aim, &[&ort_skip_layer_norm::PASS]),
 ];
 
 /// The passes that run unless others are asked for.

@@ -1,7 +1,8 @@
 //! ort_skip_layer_norm: a sum and its normalization become one SkipLayerNormalization, or SkipSimplifiedLayerNormalization, of ONNX Runtime.
 //!
 //! **Matches** LayerNormalization or RMSNormalization along the last axis of the sum of two tensors of one shape, of which one may be the sum of a
-//! tensor and a constant bias of the features. What else reads the sum reads it from the operator. For the target `ort`.
+//! tensor and a constant bias of the features. What else reads the sum reads it from the operator. On
+//! request only: on CPUs ONNX Runtime's kernel for it is many times slower than those for the sum and the normalization.
 //! **Accuracy** `Rounding`: three summands are added in another order.
 //! **Proof** This is the definition of the operator, whose fourth output is the sum.
 //! **Bound** Three summands in any order are two roundings on the longest way, two summands one; the normalization is the same formula of the sum. None

@@ -5,7 +5,7 @@
 use super::{
     Pass, decompose_layernorm, fuse_attention, fuse_gelu, fuse_hard_sigmoid, fuse_instance_norm,
     fuse_layer_norm, fuse_rms_norm, fuse_rotary_embedding, ort_bias_gelu, ort_conv_activation,
-    ort_gemm_activation, ort_matmul, ort_quick_gelu, ort_skip_layer_norm,
+    ort_gemm_activation, ort_matmul, ort_quick_gelu,
 };
 
 /// What a model is made for.
@@ -34,7 +34,6 @@ pub static ORT: Target = Target {
     name: "ort",
     summary: "ONNX Runtime: its own operators where it runs them as fast or faster",
     adds: &[
-        &ort_skip_layer_norm::PASS,
         &ort_bias_gelu::PASS,
         &ort_quick_gelu::PASS,
         &ort_matmul::PASS,
