@@ -521,6 +521,7 @@ fn comparison() -> verify::Options {
         given: HashMap::new(),
         dims: HashMap::new(),
         tolerance: None,
+        size: None,
         rounding: 0.0,
     }
 }

@@ -289,6 +289,7 @@ impl Checks {
             given: given(self.inputs.as_deref(), model)?,
             dims: HashMap::new(),
             tolerance: None,
+            size: None,
             rounding: 0.0,
         };
         Ok(guard::Options { when, comparison, local: LOCAL, original: Some(model.clone()) })
@@ -410,13 +411,19 @@ fn show_proof(proof: &Proof, out: &mut dyn Write) -> io::Result<()> {
             wrong.rule, wrong.pass, wrong.edit, wrong.value, wrong.difference
         )?;
     }
-    let unchecked: usize = proof.local.unchecked.values().sum();
-    if proof.local.checked + unchecked > 0 {
-        write!(out, "checked {} edits where they happened", grouped(proof.local.checked as u64))?;
-        if unchecked > 0 {
-            write!(out, ", {} could not be tried", grouped(unchecked as u64))?;
+    let local = &proof.local;
+    if local.checked + local.unchecked.len() > 0 {
+        write!(out, "checked {} edits where they happened", grouped(local.checked as u64))?;
+        if local.repeated > 0 {
+            write!(out, " ({} by others that look alike)", grouped(local.repeated as u64))?;
+        }
+        for (reason, count) in &local.unchecked {
+            write!(out, "; {} not: {reason}", grouped(*count as u64))?;
         }
         writeln!(out)?;
+    }
+    if let Some(reason) = &proof.fallback {
+        writeln!(out, "the native engine took over: {reason}")?;
     }
     if let Some(reason) = &proof.unverified {
         writeln!(out, "NOT compared with the original: {reason}")?;

@@ -58,6 +58,9 @@ struct Report {
 
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     let passes = args.selection.resolve()?;
+    if args.command.as_ref().is_some_and(|command| !command.contains("{}")) {
+        return Err(Failure("--command needs {} where the file of a part goes".to_owned()));
+    }
     let model = load_model(&args.model, output)?;
     let folder = tempfile::tempdir()?;
     let part = folder.path().join("part.onnx");
@@ -109,7 +112,10 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
 /// Whether the command fails for a part, in the way that is expected.
 fn fails(command: &str, expect: Option<&str>, part: &Model, path: &Path) -> Result<bool, Failure> {
     save(part, path, &SaveOptions { external: External::Auto })?;
-    let line = command.replace("{}", &path.display().to_string());
+    let path = path.display().to_string();
+    let quoted =
+        if cfg!(windows) { format!("\"{path}\"") } else { format!("'{}'", path.replace('\'', "'\\''")) };
+    let line = command.replace("{}", &quoted);
     let mut shell = if cfg!(windows) { Command::new("cmd") } else { Command::new("sh") };
     let flag = if cfg!(windows) { "/C" } else { "-c" };
     let done = shell

@@ -147,6 +147,7 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
         given: given(args.inputs.as_deref(), &first)?,
         dims: args.set_dim.iter().cloned().collect(),
         tolerance: args.tolerance,
+        size: None,
         rounding: 0.0,
     };
     let bar = Bar::new(output.shows_progress());

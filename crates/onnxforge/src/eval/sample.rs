@@ -1,7 +1,8 @@
 //! Inputs made up for a model: of the declared types, with values that make sense where they go.
 //!
 //! Floats are normally distributed. Integers that select (indices of a Gather) stay within what they select from; other
-//! integers are 0 or 1, like masks, and the first of them is 1, so that a mask never hides everything.
+//! integers are 0 or 1, like masks, and the first of them is 1, so that a mask never hides everything. A single integer or boolean differs from
+//! one seed to the next.
 
 use std::collections::HashMap;
 use std::time::Instant;
@@ -64,12 +65,14 @@ impl Flavour {
         }
     }
 
-    /// An integer of this flavour: below `range` where it selects.
+    /// An integer of this flavour: one of `range` where it selects, from the end as well where that is asked for.
     fn integer(self, random: &mut Random, index: usize, range: Option<u64>) -> i64 {
         match (self, range) {
+            (Self::Negative, Some(range)) if random.below(2) == 0 => -1 - random.below(range) as i64,
             (_, Some(range)) => random.below(range) as i64,
             (Self::Zeros, None) => 0,
             (Self::Negative, None) => random.below(9) as i64 - 4,
+            (Self::Large, None) => random.bits() as i64,
             (_, None) => i64::from(index == 0 || random.below(4) > 0),
         }
     }
@@ -213,6 +216,7 @@ impl From<OpError> for Obstacle {
 
 struct Maker {
     random: Random,
+    seed: u64,
     flavour: Flavour,
     sizes: Sizes,
     default_dim: usize,
@@ -224,6 +228,7 @@ impl Maker {
     fn new(options: &Options) -> Self {
         Self {
             random: Random::new(options.seed),
+            seed: options.seed,
             flavour: Flavour::Normal,
             sizes: Sizes::default(),
             default_dim: options.default_dim,
@@ -283,10 +288,17 @@ impl Maker {
         let most = 1u64 << (dtype.bits().clamp(2, 64) - 1);
         let range = range.map(|range| u64::try_from(range).unwrap_or(1).clamp(1, most));
         let flavour = self.flavour;
+        // A single number is not the same in any two samples in a row.
+        let alone = (element_count(shape) == Some(1)).then_some(self.seed);
         let float = move |random: &mut Random, index: usize| flavour.float(random, index, dtype);
         macro_rules! integers {
             ($type:ty) => {
-                self.filled(shape, move |random, index| flavour.integer(random, index, range) as $type)
+                self.filled(shape, move |random, index| match alone {
+                    Some(seed) if range.is_none() && flavour == Flavour::Normal => {
+                        [1, 3, 0, 2][(seed % 4) as usize] as $type
+                    }
+                    _ => flavour.integer(random, index, range) as $type,
+                })
             };
         }
         match dtype {
@@ -300,9 +312,10 @@ impl Maker {
             DType::C128 => {
                 self.filled(shape, |random, index| Complex::new(float(random, index), float(random, index)))
             }
-            DType::Bool => {
-                self.filled(shape, |random, index| Flavour::Normal.integer(random, index, None) != 0)
-            }
+            DType::Bool => self.filled(shape, |random, index| match alone {
+                Some(seed) => seed % 2 == 0,
+                None => Flavour::Normal.integer(random, index, None) != 0,
+            }),
             DType::I8 => integers!(i8),
             DType::I16 => integers!(i16),
             DType::I32 => integers!(i32),

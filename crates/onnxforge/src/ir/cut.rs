@@ -22,7 +22,7 @@ pub struct Cut {
 }
 
 impl Model {
-    /// The nodes, which stand in one scope, as a model of their own that gives `outputs`. What they read and do not compute
+    /// The nodes, which stand in one scope or in scopes around it, as a model of their own that gives `outputs`. What they read and do not compute
     /// becomes an input, declared as `declare` says, unless it is a constant; constants and called functions come along.
     ///
     /// Nodes of the scope count as themselves only: bodies come with the nodes that hold them.
@@ -33,12 +33,14 @@ impl Model {
         declare: &dyn Fn(ValueId) -> ValueInfoProto,
     ) -> Cut {
         let mut nodes = nodes.to_vec();
-        nodes.sort_by_key(|&node| self.nodes[node].order);
+        nodes.sort_by_key(|&node| (self.depth(self.nodes[node].scope), self.nodes[node].order, node));
         nodes.dedup();
         let mut header = self.header.clone();
         if let Some(&first) = nodes.first() {
             header.opset_import = self.opset_imports(self.nodes[first].scope).to_vec();
         }
+        // Constants that are no inputs need this version.
+        header.ir_version = header.ir_version.map(|version| version.max(4));
         header.metadata_props.clear();
         header.training_info.clear();
         let graph = GraphProto { name: Some("part".into()), ..GraphProto::default() };
@@ -65,6 +67,11 @@ impl Model {
         let mut model = builder.finish_sorted();
         model.source.clone_from(&self.source);
         Cut { model, inputs, outputs: outputs.to_vec() }
+    }
+
+    /// How many scopes are around a scope.
+    fn depth(&self, scope: ScopeId) -> usize {
+        std::iter::successors(self.scopes[scope].parent, |&scope| self.scopes[scope].parent).count()
     }
 
     /// The whole graph, with these values as outputs after its own; nothing else changes.

@@ -13,9 +13,11 @@ use ort::environment::Environment;
 use ort::logging::LogLevel;
 use ort::session::builder::{GraphOptimizationLevel, SessionBuilder};
 use ort::session::{Session, SessionInputValue};
+use ort::value::DynValue;
 use serde::Serialize;
 
 use self::find::{Candidate, Source, VARIABLE};
+pub use self::values::exchanges;
 use crate::io::{LoadOptions, load};
 use crate::ir::Model;
 use crate::ops::Value;
@@ -197,10 +199,13 @@ pub struct Opened {
 impl Opened {
     /// The outputs of the model, given its inputs by name.
     pub fn run(&mut self, inputs: &HashMap<String, Value>) -> Result<Vec<(String, Value)>, RuntimeError> {
-        let given: Vec<(&str, SessionInputValue<'_>)> = inputs
+        // An output may be an input's very memory, so that inputs live until outputs are read.
+        let held: Vec<(&str, DynValue)> = inputs
             .iter()
-            .map(|(name, value)| Ok((name.as_str(), values::given(value.clone())?.into())))
+            .map(|(name, value)| Ok((name.as_str(), values::given(value.clone())?)))
             .collect::<Result<_, RuntimeError>>()?;
+        let given: Vec<(&str, SessionInputValue<'_>)> =
+            held.iter().map(|(name, value)| (*name, value.into())).collect();
         let outputs = self.session.run(given).map_err(refused)?;
         outputs.iter().map(|(name, value)| Ok((name.to_owned(), values::taken(&value)?))).collect()
     }

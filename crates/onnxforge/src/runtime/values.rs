@@ -51,6 +51,16 @@ fn dtype(ty: TensorElementType) -> Option<DType> {
     })
 }
 
+/// Whether tensors of this element type are handed over and taken back.
+pub fn exchanges(dtype: DType) -> bool {
+    macro_rules! yes {
+        ($type:ty) => {
+            true
+        };
+    }
+    dtype == DType::String || each_type!(dtype, yes, false)
+}
+
 fn cannot(what: impl std::fmt::Display) -> RuntimeError {
     RuntimeError::Value(what.to_string())
 }

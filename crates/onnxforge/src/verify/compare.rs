@@ -13,7 +13,7 @@ pub struct Difference {
     pub identical: bool,
     /// The largest difference of two elements.
     pub max_abs: f64,
-    /// That difference as a share of the largest expected magnitude.
+    /// That difference as a share of the largest expected magnitude, or of a thousand times the largest that differs where that is less.
     pub max_rel: f64,
     /// The most numbers of the type that lie between two elements; only for floats.
     pub ulps: Option<u64>,
@@ -75,6 +75,9 @@ fn compare_arrays(expected: &Array, found: &Array) -> Result<Difference, Mismatc
     Ok(Difference { ulps: ulps(expected, found), ..difference })
 }
 
+/// How many times larger than what differs a number may be to count for the scale.
+const MOST_ABOVE: f64 = 1e3;
+
 /// How far numbers are from those that were expected.
 pub fn compare_numbers(expected: &[f64], found: &[f64]) -> Result<Difference, Mismatch> {
     if expected.len() != found.len() {
@@ -82,6 +85,7 @@ pub fn compare_numbers(expected: &[f64], found: &[f64]) -> Result<Difference, Mi
         return Err(Mismatch::Type(counted(expected), counted(found)));
     }
     let (mut max_abs, mut scale, mut product, mut squares) = (0.0f64, 0.0f64, 0.0, [0.0, 0.0]);
+    let mut differing: f64 = 0.0;
     for (&x, &y) in expected.iter().zip(found) {
         if !x.is_finite() || !y.is_finite() {
             if x == y || x.is_nan() && y.is_nan() {
@@ -91,9 +95,14 @@ pub fn compare_numbers(expected: &[f64], found: &[f64]) -> Result<Difference, Mi
         }
         max_abs = max_abs.max((x - y).abs());
         scale = scale.max(x.abs());
+        if x != y {
+            differing = differing.max(x.abs().max(y.abs()));
+        }
         product += x * y;
         squares = [squares[0] + x * x, squares[1] + y * y];
     }
+    // The huge numbers of a mask, which are the same on both sides, are no scale for the others.
+    let scale = scale.min(MOST_ABOVE * differing);
     let norm = (squares[0] * squares[1]).sqrt();
     Ok(Difference {
         identical: false,

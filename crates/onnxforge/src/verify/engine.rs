@@ -1,6 +1,7 @@
 //! What runs models to compare them.
 
 use std::collections::HashMap;
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
@@ -8,6 +9,9 @@ use crate::eval::{self, RunError, Session};
 use crate::ir::Model;
 use crate::ops::Value;
 use crate::runtime::{Level, Opened, Runtime, RuntimeError};
+
+/// The longest that all runs of a model in this library may take: a loop may have no end.
+const LONGEST: Duration = Duration::from_secs(120);
 
 /// What runs models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -63,7 +67,9 @@ impl Engine {
             Self::Native | Self::Oracle => {
                 // In 64 bits the weights take twice their memory, so they are decoded anew for each run.
                 let wide = self == Self::Oracle;
-                let options = eval::Options { wide, keep_constants: !wide, ..eval::Options::default() };
+                let deadline = Some(Instant::now() + LONGEST);
+                let options =
+                    eval::Options { wide, keep_constants: !wide, deadline, ..eval::Options::default() };
                 Ok(Ready::Own(Session::new(model, options)))
             }
             Self::Ort | Self::OrtAll => {

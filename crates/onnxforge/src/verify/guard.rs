@@ -102,11 +102,12 @@ pub fn optimize(
     if checks.when == When::Off {
         return Ok((pipeline::optimize(model, &work), proof));
     }
-    if model.journal().is_empty() && has_random(&original) {
+    if super::local::is_random(&original) {
         proof.unverified = Some("the model draws random numbers".to_owned());
     }
     loop {
         *model = start.clone();
+        proof.global = None;
         let first_edit = model.journal().len();
         let mut guard = Guard {
             local: Local::new(checks.local),
@@ -171,7 +172,10 @@ impl Found {
                 let difference = mismatch.clone().or_else(apart).unwrap_or_default();
                 Some(Self { value: name.clone(), difference })
             }
-            Err(error) => Some(Self { value: String::new(), difference: error.to_string() }),
+            Err(error @ (VerifyError::Run { which: "second", .. } | VerifyError::Interface(_))) => {
+                Some(Self { value: String::new(), difference: error.to_string() })
+            }
+            Err(_) => None,
         }
     }
 }
@@ -187,14 +191,43 @@ fn whole(
     if proof.unverified.is_some() {
         return None;
     }
-    checks.comparison.rounding = declared(model).max(checks.comparison.engine.own_rounding());
-    let mut compared = verify_inside(original, model, &checks.comparison, progress);
-    if let Err(error @ VerifyError::Run { which: "first", .. }) = &compared
+    let compare = |checks: &mut Options| {
+        checks.comparison.rounding = declared(model).max(checks.comparison.engine.own_rounding());
+        verify_inside(original, model, &checks.comparison, progress)
+    };
+    if checks.comparison.engine != Engine::Native && may_run_forever(original) {
+        proof.fallback = Some("a Loop has no largest number of turns".to_owned());
+        checks.comparison.engine = Engine::Native;
+    }
+    let mut compared = compare(checks);
+    // Sizes that do not fit are the sizes' fault, and not the engine's.
+    for size in SIZES {
+        if checks.comparison.size.is_some()
+            || !matches!(compared, Err(VerifyError::Run { which: "first", .. }))
+        {
+            break;
+        }
+        checks.comparison.size = Some(size);
+        let again = compare(checks);
+        if matches!(again, Err(VerifyError::Run { which: "first", .. })) {
+            checks.comparison.size = None;
+        } else {
+            compared = again;
+        }
+    }
+    let refused = match &compared {
+        Err(VerifyError::Run { which: "first", .. }) => true,
+        // A runtime may be older than the operator set that was asked for.
+        Err(VerifyError::Run { which: "second", .. }) => is_converted(original, model),
+        _ => false,
+    };
+    if let Err(error) = &compared
+        && refused
         && checks.comparison.engine != Engine::Native
     {
         proof.fallback = Some(error.to_string());
         checks.comparison.engine = Engine::Native;
-        compared = verify_inside(original, model, &checks.comparison, progress);
+        compared = compare(checks);
     }
     match compared {
         Err(error @ (VerifyError::Run { which: "first", .. } | VerifyError::Sample(_))) => {
@@ -207,6 +240,19 @@ fn whole(
             found
         }
     }
+}
+
+/// Sizes of named dimensions to try where the usual ones do not fit a model.
+const SIZES: [usize; 6] = [4, 8, 16, 32, 64, 224];
+
+/// Whether a model was converted to other operator sets.
+fn is_converted(original: &Model, model: &Model) -> bool {
+    original.opset_imports(original.main()) != model.opset_imports(model.main())
+}
+
+/// Whether a Loop ends only where its body says so; only the native engine can be stopped.
+fn may_run_forever(model: &Model) -> bool {
+    model.nodes().any(|(_, node)| node.op().is("Loop") && node.input(0).is_none())
 }
 
 /// A small part of the model as it was before the wrong change, on which its pass does the same again.
@@ -261,7 +307,7 @@ fn blame(
     found: &Found,
 ) -> Result<Wrong, GuardError> {
     let first = start.journal().len();
-    if original.journal().len() < first
+    if is_converted(original, start)
         && let Some(Found { value, difference }) =
             Found::of(verify_inside(original, start, &checks.comparison, &Silent).as_ref())
     {
@@ -299,10 +345,6 @@ fn blame(
         difference: found.difference,
         reproducer: None,
     })
-}
-
-fn has_random(model: &Model) -> bool {
-    super::local::is_random(model)
 }
 
 /// Sees every change and every pass.

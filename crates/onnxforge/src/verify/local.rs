@@ -15,7 +15,7 @@ use super::region::{self, Given, Sizes, Wanted};
 use crate::eval::sample::Flavour;
 use crate::infer::Inference;
 use crate::ir::cut::Cut;
-use crate::ir::{Accuracy, Entry, Model, NodeId, Operand, Rewrite, ValueId};
+use crate::ir::{Accuracy, Entry, Model, NodeId, Operand, Rewrite, ScopeId, ValueId};
 use crate::ops::Value;
 use crate::ops::callee::{Callee, Functions};
 use crate::proto::Str;
@@ -84,6 +84,7 @@ struct Pending {
     wanted: BTreeMap<ValueId, Wanted>,
     redefined: Vec<(ValueId, Operand)>,
     nodes: Vec<String>,
+    scope: ScopeId,
     started: Instant,
 }
 
@@ -142,7 +143,7 @@ impl Local {
             self.report.repeated += 1;
             return Tried::Holds;
         }
-        let tried = trial.anywhere(model, &wanted);
+        let tried = trial.anywhere(model, pending.scope, &wanted);
         if let (Tried::Holds, Some(key)) = (&tried, key) {
             self.held.insert(key);
         }
@@ -158,7 +159,8 @@ impl Witness for Local {
         let before = region::cut(model, rewrite.consumed(), &outputs);
         let wanted = before.inputs.iter().map(|&value| (value, Wanted::of(model, facts, value))).collect();
         let nodes = rewrite.consumed().iter().map(|&node| model.node_label(node)).collect();
-        self.pending = Some(Pending { before, wanted, redefined, nodes, started });
+        let scope = rewrite.consumed().first().map_or(model.main(), |&node| model.node(node).scope());
+        self.pending = Some(Pending { before, wanted, redefined, nodes, scope, started });
     }
 
     fn after(&mut self, model: &Model, facts: &Inference, is_made: bool) -> bool {
@@ -225,11 +227,18 @@ impl Pending {
     }
 }
 
-/// Whether the model draws random numbers.
+/// Whether the model draws random numbers. Dropout does so in training only.
 pub(super) fn is_random(model: &Model) -> bool {
     let functions = Functions::of(model);
-    model.nodes().any(|(id, _)| match functions.callee(model, id, None) {
-        Callee::Operator(call) => call.def.random,
+    let trains = |id: NodeId, opset: i64| {
+        let node = model.node(id);
+        let off = |value: ValueId| {
+            model.constant(value).is_some_and(|tensor| tensor.bytes().is_ok_and(|b| *b == [0]))
+        };
+        node.input(2).is_some_and(|value| !off(value)) || opset < 7 && node.attr_int("is_test") != Some(1)
+    };
+    model.nodes().any(|(id, node)| match functions.callee(model, id, None) {
+        Callee::Operator(call) => call.def.random && (!node.op().is("Dropout") || trains(id, call.opset)),
         _ => false,
     })
 }
@@ -263,7 +272,7 @@ impl Trial<'_> {
     }
 
     /// Tries the change alone, and with more and more around it.
-    fn anywhere(&self, model: &Model, wanted: &BTreeMap<ValueId, Wanted>) -> Tried {
+    fn anywhere(&self, model: &Model, scope: ScopeId, wanted: &BTreeMap<ValueId, Wanted>) -> Tried {
         let mut last = self.on(wanted, None, Instant::now() + LONGEST);
         if matches!(last, Tried::Holds) {
             return last;
@@ -272,14 +281,17 @@ impl Trial<'_> {
         let deadline = Instant::now() + LONGEST_DOUBT;
         let mut size = 0;
         for steps in STEPS {
-            let nodes = region::surroundings(model, &boundary, steps);
+            let nodes = region::surroundings(model, scope, &boundary, steps);
             if nodes.len() == size {
                 break;
             }
             size = nodes.len();
             let around = region::cut(model, &nodes, &boundary);
-            if region::is_large(&around) || is_random(&around.model) {
+            if region::is_large(&around) {
                 return Tried::Unclear("large surroundings");
+            }
+            if is_random(&around.model) {
+                return Tried::Unclear("random numbers");
             }
             let wanted =
                 around.inputs.iter().map(|&value| (value, Wanted::of(model, self.facts, value))).collect();

@@ -8,7 +8,7 @@ use crate::eval::{Options, RunError, Session};
 use crate::infer::Inference;
 use crate::ir::cut::Cut;
 use crate::ir::dim::{Dim, Symbol, Symbols};
-use crate::ir::{Constant, Model, NodeId, ValueId};
+use crate::ir::{Constant, Model, NodeId, ScopeId, ValueId};
 use crate::ops::eval::Memory;
 use crate::ops::fact::Known;
 use crate::ops::kernel::convert::{Rounding, convert};
@@ -98,20 +98,18 @@ pub fn describe(part: &Cut, bytes: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
-/// The nodes up to so many steps before the values, in the values' own scope.
-pub fn surroundings(model: &Model, values: &[ValueId], steps: usize) -> Vec<NodeId> {
+/// The nodes up to so many steps before the values, in the scope of a change and in those around it.
+pub fn surroundings(model: &Model, scope: ScopeId, values: &[ValueId], steps: usize) -> Vec<NodeId> {
+    let around: Vec<ScopeId> =
+        std::iter::successors(Some(scope), |&scope| model.scope(scope).parent()).collect();
     let mut found: HashSet<NodeId> = HashSet::new();
     let mut edge: Vec<ValueId> = values.to_vec();
-    let scope =
-        values.iter().find_map(|&value| model.value(value).node()).map(|node| model.node(node).scope());
     for _ in 0..steps {
         let mut next = Vec::new();
         for value in edge {
-            let Some(node) =
-                model.value(value).node().filter(|&node| Some(model.node(node).scope()) == scope)
-            else {
-                continue;
-            };
+            let producer =
+                model.value(value).node().filter(|&node| around.contains(&model.node(node).scope()));
+            let Some(node) = producer else { continue };
             if found.insert(node) {
                 next.extend(model.node(node).inputs().iter().flatten());
                 for inner in model.nodes_inside(node) {
@@ -225,7 +223,7 @@ pub fn made_up(
             }
             None => {
                 let range = tables.iter().filter_map(|dim| sizes.of(dim, symbols)).min();
-                sample::array(dtype, &shape, range, flavour, place as u64).ok()?
+                sample::array(dtype, &shape, range, flavour, place as u64 + flavour as u64).ok()?
             }
         };
         given.insert(value, array.into());
