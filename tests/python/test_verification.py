@@ -104,3 +104,41 @@ def test_a_failure_is_reduced_to_what_shows_it(forge, tmp_path):
     onnx.checker.check_model(onnx.load(out))
     forge("reduce", BERT, "-o", out, "--command", "true {}").refused("does not fail")
     forge("reduce", BERT, "-o", out).refused("nothing wrong")
+
+
+QUANTIZED = """g (float[N,2,8,8] x) => (float[N,4,8,8] y)
+<float[4,2,1,1] w = {1, -2, 3, 0.5, 0.25, 1.5, -1, 2}, float[4] s = {1.1, 0.9, 1.3, 0.7}, float[4] o = {0.1, 0.2, 0.3, 0.4},
+ float[4] m = {0.5, 0.4, 0.3, 0.2}, float[4] v = {1.2, 0.8, 1.1, 0.9}, float step = {0.05}, int8 zero = {0}>
+{ c = Conv(x, w)  b = BatchNormalization(c, s, o, m, v)  q = QuantizeLinear(b, step, zero)  y = DequantizeLinear(q, step, zero) }"""
+CAPTURING = """g (bool c, float[N,4] x) => (float[N,4] y)
+{ m = Exp(x)  y = If(c) <then_branch = t () => (float[N,4] y1) { t1 = Mul(m, m)  t2 = Mul(m, m)  y1 = Sub(t1, t2) },
+                         else_branch = e () => (float[N,4] y2) { y2 = Exp(m) }> }"""
+PASSING = "g (float[N,4] x, float[N,4] w) => (float[N,4] w, float[N,4] y) { a = Relu(x)  y = Relu(a) }"
+DROPPING = "g (float[N,4] x) => (float[N,4] y) { a = Dropout(x)  y = Relu(a) }"
+FOLDED = "g (float[N,S] x) => (float[N,T,4] y) <int64[3] k = {0, -1, 4}> { i = Identity(x)  y = Reshape(i, k) }"
+
+
+@pytest.mark.parametrize("engine", ["native", "ort"])
+@pytest.mark.parametrize("text", [QUANTIZED, CAPTURING, PASSING, DROPPING, FOLDED], ids=["quantized", "body", "input", "dropout", "sizes"])
+def test_what_is_right_raises_no_alarm(forge, text, engine, tmp_path):
+    """Steps behind roundings, bodies that read what is around them, an output that is an input, Dropout at rest, sizes that must fit."""
+    model = parsed(forge, tmp_path, text)
+    for seed in range(4):
+        found = report(forge, model, "-o", tmp_path / "out.onnx", "--engine", engine, "--seed", seed)
+        proof, edits = found["verification"], sum(entry["edits"] for entry in found["passes"])
+        assert proof["reverted"] == [] and proof["unverified"] is None and edits == proof["local"]["checked"] > 0
+        assert proof["global"]["verdict"] in ("identical", "rounding") and proof["global"]["engine"] == engine
+
+
+def test_a_conversion_alone_is_compared_too(forge, tmp_path):
+    model = parsed(forge, tmp_path, "g (float[N,4] x) => (float[N,4] y) { y = Relu(x) }", opset=17)
+    found = report(forge, model, "-o", tmp_path / "out.onnx", "--opset", 23)
+    assert found["verification"]["global"]["verdict"] == "identical"
+    latest = report(forge, model, "-o", tmp_path / "out.onnx", "--opset", "latest")
+    assert latest["verification"]["global"]["verdict"] == "identical"
+
+
+def test_commands_that_cannot_show_anything_are_refused(forge, tmp_path):
+    out = tmp_path / "out.onnx"
+    forge("reduce", BERT, "-o", out, "--command", "false").refused("{}")
+    forge("reduce", BERT, "-o", out, "--command", "no_such_command {}").refused("no_such_command")

@@ -123,6 +123,9 @@ fn fails(command: &str, expect: Option<&str>, part: &Model, path: &Path) -> Resu
         .stdin(Stdio::null())
         .output()
         .map_err(|error| Failure(format!("the shell does not run: {error}")))?;
+    if let Some(code @ (126 | 127)) = done.status.code().filter(|_| !cfg!(windows)) {
+        return Err(Failure(format!("{command:?} cannot be run (exit code {code} of the shell)")));
+    }
     let printed =
         || String::from_utf8_lossy(&done.stdout).into_owned() + &String::from_utf8_lossy(&done.stderr);
     Ok(!done.status.success() && expect.is_none_or(|text| printed().contains(text)))

@@ -123,9 +123,7 @@ pub fn optimize(
         let wrong = match (local.wrong, each) {
             (Some(wrong), _) => Some(wrong),
             (None, Some(found)) => Some(blame([&original, &start], model, &work, checks, &found)?),
-            (None, None) if model.journal().len() == first_edit && first_edit == original.journal().len() => {
-                None
-            }
+            (None, None) if model.journal().len() == first_edit && !is_converted(&original, &start) => None,
             (None, None) => match whole(&original, model, checks, &mut proof, options.progress) {
                 Some(found) => Some(blame([&original, &start], model, &work, checks, &found)?),
                 None => None,
@@ -199,21 +197,19 @@ fn whole(
         proof.fallback = Some("a Loop has no largest number of turns".to_owned());
         checks.comparison.engine = Engine::Native;
     }
+    let began = Instant::now();
     let mut compared = compare(checks);
     // Sizes that do not fit are the sizes' fault, and not the engine's.
     for size in SIZES {
-        if checks.comparison.size.is_some()
-            || !matches!(compared, Err(VerifyError::Run { which: "first", .. }))
-        {
+        let fails = matches!(compared, Err(VerifyError::Run { which: "first", .. }));
+        if !fails || began.elapsed() > RETRYING {
             break;
         }
         checks.comparison.size = Some(size);
-        let again = compare(checks);
-        if matches!(again, Err(VerifyError::Run { which: "first", .. })) {
-            checks.comparison.size = None;
-        } else {
-            compared = again;
-        }
+        compared = compare(checks);
+    }
+    if compared.is_err() {
+        checks.comparison.size = None;
     }
     let refused = match &compared {
         Err(VerifyError::Run { which: "first", .. }) => true,
@@ -241,6 +237,9 @@ fn whole(
         }
     }
 }
+
+/// How long other sizes are tried.
+const RETRYING: Duration = Duration::from_secs(60);
 
 /// Sizes of named dimensions to try where the usual ones do not fit a model.
 const SIZES: [usize; 6] = [4, 8, 16, 32, 64, 224];
