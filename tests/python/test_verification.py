@@ -142,3 +142,26 @@ def test_commands_that_cannot_show_anything_are_refused(forge, tmp_path):
     out = tmp_path / "out.onnx"
     forge("reduce", BERT, "-o", out, "--command", "false").refused("{}")
     forge("reduce", BERT, "-o", out, "--command", "no_such_command {}").refused("no_such_command")
+
+
+def test_an_output_that_became_a_constant_is_compared_in_blocks(forge, tmp_path):
+    models = []
+    for name, body in (("a", "<float[2] k = {1, 2}> { y = Add(k, k)  z = Relu(x) }"), ("b", "<float[2] y = {9, 9}> { z = Relu(x) }")):
+        folder = tmp_path / name
+        folder.mkdir()
+        models.append(parsed(forge, folder, "g (float[2] x) => (float[2] y, float[2] z) " + body))
+    done = forge("verify", *models, "--blocks", "--engine", "native", "--json", "-")
+    assert done.code == 1 and json.loads(done.out)["first_difference"]["name"] == "y"
+
+
+def test_a_default_that_is_given_counts(forge, tmp_path):
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir(), second.mkdir()
+    models = [
+        parsed(forge, first, "g (float[2] x, float[2] w) => (float[2] y) <float[2] w = {2, 2}> { y = Mul(x, w) }"),
+        parsed(forge, second, "g (float[2] x) => (float[2] y) <float[2] w = {2, 2}> { y = Mul(x, w) }"),
+    ]
+    given = tmp_path / "in.npz"
+    np.savez(given, w=np.full(2, 5, np.float32))
+    forge("verify", *models, "--engine", "native").good()
+    assert forge("verify", *models, "--engine", "native", "--inputs", given).code == 1

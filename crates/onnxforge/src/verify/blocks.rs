@@ -37,7 +37,11 @@ impl Pairs {
     /// What has one id is one value: one of the models was made from the other.
     pub fn by_id(first: &Model, second: &Model) -> Self {
         let inputs = first.scope(first.main()).inputs().iter().map(|port| port.value);
-        let shared = results(first).filter(|&value| is_twin(first, second, value));
+        // What a graph gives is compared also where it has become a constant.
+        let constant = |value| {
+            second.has_value(value) && first.value(value).is_exposed() && second.constant(value).is_some()
+        };
+        let shared = results(first).filter(|&value| is_twin(first, second, value) || constant(value));
         Self::of(inputs.chain(shared).map(|value| (value, value)), true)
     }
 
@@ -46,6 +50,7 @@ impl Pairs {
         let facts = [first, second].map(Inference::of);
         let named: HashMap<&str, ValueId> = results(second)
             .chain(second.scope(second.main()).inputs().iter().map(|port| port.value))
+            .chain(second.scope(second.main()).outputs().iter().map(|port| port.value))
             .map(|value| (&**second.value(value).name(), value))
             .collect();
         let inputs = first.scope(first.main()).inputs().iter().map(|port| port.value);

@@ -140,7 +140,7 @@ struct Inputs {
 impl<'m> Side<'m> {
     fn new(which: &'static str, model: &'m Model, engine: Engine) -> Result<Self, VerifyError> {
         let run = Self::opened(which, model, engine)?;
-        Ok(Self { which, model, takes: input_names(model), run, wide: None })
+        Ok(Self { which, model, takes: input_names(model, true), run, wide: None })
     }
 
     fn opened(which: &'static str, model: &'m Model, engine: Engine) -> Result<Ready<'m>, VerifyError> {
@@ -300,7 +300,7 @@ fn compare_models(
 ) -> Result<Report, VerifyError> {
     let mut sides =
         [Side::new("first", first, options.engine)?, Side::new("second", second, options.engine)?];
-    if let Some(unknown) = sides[1].takes.difference(&sides[0].takes).next() {
+    if let Some(unknown) = input_names(second, false).difference(&sides[0].takes).next() {
         return Err(VerifyError::Interface(format!("only the second model has the input {unknown}")));
     }
     let inference = Inference::of(first);
@@ -461,12 +461,12 @@ fn paired_outputs(first: &Model, second: &Model) -> Result<Vec<(String, String)>
     })
 }
 
-/// The inputs of a model that somebody has to give.
-fn input_names(model: &Model) -> BTreeSet<String> {
+/// The inputs of a model: all of them, or those without a default, which somebody has to give.
+fn input_names(model: &Model, with_defaults: bool) -> BTreeSet<String> {
     let ports = model.scope(model.main()).inputs().iter();
-    let needed =
-        ports.filter(|port| !matches!(model.value(port.value).def(), Def::Input { default: Some(_), .. }));
-    needed.map(|port| model.value(port.value).name().to_string()).collect()
+    let has_default = |value| matches!(model.value(value).def(), Def::Input { default: Some(_), .. });
+    let wanted = ports.filter(|port| with_defaults || !has_default(port.value));
+    wanted.map(|port| model.value(port.value).name().to_string()).collect()
 }
 
 /// The names of the dimensions of a model's inputs.
