@@ -13,7 +13,7 @@ const SAME_IN_WIDE: f64 = 1e-9;
 /// How much further it may be where both agree in 64 bits: what another order of summing can explain.
 const REORDERED: f64 = 64.0;
 
-/// Units in the last place up to which other results of a run excuse one.
+/// Units in the last place up to which other results of a run excuse an output.
 const MOST_LEVEL: f64 = 128.0;
 /// The share of elements that a step may throw to its other side.
 const STEPS: f64 = 1e-3;
@@ -80,10 +80,15 @@ impl Judged {
         Some(Self { first: apart(&first)?, second: apart(&second)?, apart: apart(&other)?, unit })
     }
 
+    /// How much of the level of other results excuses an output.
+    pub fn excused(&self, level: f64) -> f64 {
+        level.min(MOST_LEVEL * self.unit)
+    }
+
     /// What is said, where so many units in the last place count as rounding in any case. `level` is how far other results of the
     /// same run are from their float64 run: a single one may be closer by luck.
     pub fn verdict(&self, few: f64, level: f64) -> Verdict {
-        let first = self.first.max(level.min(MOST_LEVEL * self.unit));
+        let first = self.first.max(level);
         let no_further = self.second <= first * SLACK + few * self.unit;
         let reordered = self.apart <= SAME_IN_WIDE && self.second <= (first + self.unit) * REORDERED;
         if no_further || reordered { Verdict::Rounding } else { Verdict::Different }
