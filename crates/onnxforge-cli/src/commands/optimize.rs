@@ -305,7 +305,7 @@ impl Size {
         Self {
             nodes: model.scope(model.main()).node_count(),
             all_nodes: model.node_count(),
-            constants: model.initializers().map(|(_, constant)| constant.byte_len()).sum(),
+            constants: model.stored_bytes(),
         }
     }
 }

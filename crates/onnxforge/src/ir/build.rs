@@ -204,24 +204,9 @@ fn next_id(nodes: &Arena<NodeId, Node>) -> NodeId {
 /// The nodes of the same scope that `node` reads from, its bodies included.
 fn producers(model: &Model, node: NodeId) -> Vec<NodeId> {
     let scope = model.nodes[node].scope;
-    let mut found = Vec::new();
-    let mut add = |value: ValueId| {
-        if let Some(producer) = model.values[value].node()
-            && model.nodes[producer].scope == scope
-        {
-            found.push(producer);
-        }
-    };
-    model.nodes[node].inputs.iter().flatten().copied().for_each(&mut add);
-    let mut open: Vec<ScopeId> = model.nodes[node].bodies().collect();
-    while let Some(body) = open.pop() {
-        model.scopes[body].outputs.iter().map(|port| port.value).for_each(&mut add);
-        for (_, inner) in model.nodes_in(body) {
-            inner.inputs.iter().flatten().copied().for_each(&mut add);
-            open.extend(inner.bodies());
-        }
-    }
-    found
+    let producer =
+        |value: ValueId| model.values[value].node().filter(|&from| model.nodes[from].scope == scope);
+    model.reads(node).into_iter().filter_map(producer).collect()
 }
 
 fn sort(model: &mut Model, scope: ScopeId) -> Result<(), Cycle> {

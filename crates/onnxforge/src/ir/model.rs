@@ -158,6 +158,11 @@ impl Model {
         self.scopes().flat_map(|(scope, _)| self.initializers_in(scope))
     }
 
+    /// Bytes of all stored tensors, attributes of nodes not included.
+    pub fn stored_bytes(&self) -> u64 {
+        self.initializers().fold(0, |sum, (_, constant)| sum.saturating_add(constant.byte_len()))
+    }
+
     /// The dense constant that a value always is. Before IR version 4 every constant had to be listed as an input
     /// too, and nobody could override it.
     pub fn constant(&self, id: ValueId) -> Option<&Tensor> {
@@ -310,6 +315,20 @@ impl Model {
     pub fn is_before(&self, first: NodeId, second: NodeId) -> bool {
         self.nodes[first].scope == self.nodes[second].scope
             && self.nodes[first].order < self.nodes[second].order
+    }
+
+    /// What a node reads: its inputs, and everything that its bodies read or hand on, their own values included.
+    pub fn reads(&self, node: NodeId) -> Vec<ValueId> {
+        let mut found: Vec<ValueId> = self.nodes[node].inputs.iter().flatten().copied().collect();
+        let mut open: Vec<ScopeId> = self.nodes[node].bodies().collect();
+        while let Some(body) = open.pop() {
+            found.extend(self.scopes[body].outputs.iter().map(|port| port.value));
+            for (_, inner) in self.nodes_in(body) {
+                found.extend(inner.inputs.iter().flatten());
+                open.extend(inner.bodies());
+            }
+        }
+        found
     }
 
     /// Every node in the bodies of `node`, at any depth.

@@ -14,6 +14,7 @@ use crate::rewrite::{Budget, Skipped, Witness, Workbench};
 const MAX_ROUNDS: usize = 50;
 
 /// What to run and what it may cost.
+#[derive(Clone)]
 pub struct Options<'a> {
     /// The passes in order; all of them by default.
     pub passes: Vec<&'static Pass>,
@@ -168,8 +169,7 @@ pub fn optimize_watched<'m>(
 
 /// By how much a model may grow: 1 MiB and 5 % of its constants.
 fn growth(model: &Model) -> u64 {
-    let bytes = model.initializers().fold(0u64, |sum, (_, constant)| sum.saturating_add(constant.byte_len()));
-    (1 << 20) + bytes / 20
+    (1 << 20) + model.stored_bytes() / 20
 }
 
 impl PassOutcome {

@@ -11,9 +11,8 @@ use std::sync::OnceLock;
 
 use ort::environment::Environment;
 use ort::logging::LogLevel;
+use ort::session::Session;
 use ort::session::builder::{GraphOptimizationLevel, SessionBuilder};
-use ort::session::{Session, SessionInputValue};
-use ort::value::DynValue;
 use serde::Serialize;
 
 use self::find::{Candidate, Source, VARIABLE};
@@ -199,13 +198,8 @@ pub struct Opened {
 impl Opened {
     /// The outputs of the model, given its inputs by name.
     pub fn run(&mut self, inputs: &HashMap<String, Value>) -> Result<Vec<(String, Value)>, RuntimeError> {
-        // An output may be an input's very memory, so that inputs live until outputs are read.
-        let held: Vec<(&str, DynValue)> = inputs
-            .iter()
-            .map(|(name, value)| Ok((name.as_str(), values::given(value.clone())?)))
-            .collect::<Result<_, RuntimeError>>()?;
-        let given: Vec<(&str, SessionInputValue<'_>)> =
-            held.iter().map(|(name, value)| (*name, value.into())).collect();
+        let inputs = timed::Inputs::new(inputs)?;
+        let given = inputs.given();
         let outputs = self.session.run(given).map_err(refused)?;
         outputs.iter().map(|(name, value)| Ok((name.to_owned(), values::taken(&value)?))).collect()
     }

@@ -26,6 +26,11 @@ impl Inputs {
         let values = values.iter().map(|(name, value)| Ok((name.clone(), values::given(value.clone())?)));
         values.collect::<Result<_, _>>().map(Self)
     }
+
+    /// As a run takes them. They must outlive what is read of its outputs: an output may be an input's very memory.
+    pub(super) fn given(&self) -> Vec<(&str, SessionInputValue<'_>)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value.into())).collect()
+    }
 }
 
 /// A model that ONNX Runtime has loaded, to be timed.
@@ -64,8 +69,7 @@ impl Runtime {
 impl Timed {
     /// The time of one run. The outputs are computed and dropped.
     pub fn run(&mut self, inputs: &Inputs) -> Result<Duration, RuntimeError> {
-        let given: Vec<(&str, SessionInputValue<'_>)> =
-            inputs.0.iter().map(|(name, value)| (name.as_str(), value.into())).collect();
+        let given = inputs.given();
         let start = Instant::now();
         let outputs = self.session.run(given).map_err(refused)?;
         let time = start.elapsed();

@@ -9,8 +9,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use super::compare::compare;
 use super::engine::Engine;
-use super::judge::{FEW, Judged};
-use super::{Inputs, Options, OutputReport, Report, Verdict, VerifyError, inputs, is_twin, paired_outputs};
+use super::judge::{Judged, said};
+use super::{
+    Inputs, Options, OutputReport, Report, Verdict, VerifyError, inputs, is_twin, makes_steps, paired_outputs,
+};
 use crate::infer::Inference;
 use crate::ir::cut::Cut;
 use crate::ir::{Model, NodeId, ValueId};
@@ -123,7 +125,8 @@ pub fn verify_blocks(
         blocks.iter().flat_map(|block| &block.twins).map(|twin| twin.values[0]).collect();
     let mut reports: HashMap<ValueId, OutputReport> =
         compared.iter().map(|&value| (value, OutputReport::new(first.value(value).name()))).collect();
-    let runner = Runner { models: [first, second], facts: &facts, pairs, options };
+    let steps = makes_steps(first, &facts[0]);
+    let runner = Runner { models: [first, second], facts: &facts, pairs, options, steps };
     let mut by_sample = Vec::new();
     for index in 0..options.samples {
         let inputs = inputs(first, &facts[0], options, index)?;
@@ -165,6 +168,8 @@ struct Runner<'a> {
     facts: &'a [Inference; 2],
     pairs: &'a Pairs,
     options: &'a Options,
+    /// Whether small differences may become large ones.
+    steps: bool,
 }
 
 impl Runner<'_> {
@@ -222,8 +227,7 @@ impl Runner<'_> {
             _ => false,
         };
         let same = |&node: &NodeId| {
-            let (mine, theirs): (Vec<_>, Vec<_>) =
-                (reads(first, node).collect(), reads(second, node).collect());
+            let (mine, theirs) = (first.reads(node), second.reads(node));
             let inside = first.nodes_inside(node) == second.nodes_inside(node);
             inside && mine == theirs && mine.into_iter().all(same_constant)
         };
@@ -242,11 +246,11 @@ impl Runner<'_> {
             self.run(side, &twin.nodes[side], &[twin.values[side]], state, Engine::Oracle, inputs)
         };
         let (first, second) = (wide(0)?, wide(1)?);
-        let judged = match (first.first(), second.first()) {
-            (Some(first), Some(second)) => Judged::of(results, [first, second]),
-            _ => None,
+        let (Some(first), Some(second)) = (first.first(), second.first()) else {
+            return Ok((Verdict::Different, None));
         };
-        let verdict = judged.as_ref().map_or(Verdict::Different, |judged| judged.verdict(FEW, 0.0));
+        let judged = Judged::of(results, [first, second]);
+        let verdict = said(judged.as_ref(), 0.0, self.steps.then_some((results[0], [first, second])));
         Ok((verdict, judged.map(|judged| [judged.first, judged.second])))
     }
 
@@ -292,7 +296,9 @@ fn plan(first: &Model, second: &Model, pairs: &Pairs) -> Vec<Block> {
     let mut blocks: Vec<Block> = Vec::new();
     let mut weights = u64::MAX;
     for &node in &order {
-        let own: u64 = reads(first, node).filter_map(|value| Some(first.constant(value)?.byte_len())).sum();
+        let weights_of =
+            first.reads(node).into_iter().filter_map(|value| Some(first.constant(value)?.byte_len()));
+        let own: u64 = weights_of.sum();
         weights = weights.saturating_add(own);
         if weights > WEIGHTS || blocks.last().is_none_or(|block| block.nodes.len() >= NODES) {
             blocks.push(Block::default());
@@ -327,7 +333,7 @@ fn plan(first: &Model, second: &Model, pairs: &Pairs) -> Vec<Block> {
     }
     for (place, block) in blocks.iter().enumerate() {
         for &node in &block.nodes {
-            reads(first, node).for_each(|value| need(value, place));
+            first.reads(node).into_iter().for_each(|value| need(value, place));
         }
     }
     for (place, block) in blocks.iter_mut().enumerate() {
@@ -345,12 +351,6 @@ fn plan(first: &Model, second: &Model, pairs: &Pairs) -> Vec<Block> {
         }
     }
     blocks
-}
-
-/// What a node reads, its bodies included.
-fn reads(model: &Model, node: NodeId) -> impl Iterator<Item = ValueId> {
-    let inner = model.nodes_inside(node);
-    std::iter::once(node).chain(inner).flat_map(|node| model.node(node).inputs().iter().flatten().copied())
 }
 
 /// The nodes that compute a value from values that both models compute, and those values.
@@ -373,7 +373,7 @@ fn nearest(
             continue;
         }
         if model.node(node).scope() == model.main() && nodes.insert(node) {
-            open.extend(reads(model, node).filter(|&read| is_outside(model, read)));
+            open.extend(model.reads(node).into_iter().filter(|&read| is_outside(model, read)));
         }
     }
     (nodes.into_iter().collect(), from)

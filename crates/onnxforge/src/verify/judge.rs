@@ -22,7 +22,7 @@ const WEIGHTS: f64 = 64.0;
 
 /// What float64 runs say of results behind operators that make steps (Round, QuantizeLinear, TopK, a comparison): rounding in front of a step
 /// becomes the whole step. Where the models agree in 64 bits at all but a few elements, that is what happened.
-pub fn behind_steps(result: &Value, [wide, other]: [&Value; 2]) -> Verdict {
+fn behind_steps(result: &Value, [wide, other]: [&Value; 2]) -> Verdict {
     let numbers = |value: &Value| value.array().ok().and_then(|array: &Array| array.to_f64s().ok());
     let shape = |value: &Value| value.array().ok().map(|array| array.shape().to_vec());
     let (Some(a), Some(b)) = (numbers(wide), numbers(other)) else { return Verdict::Different };
@@ -36,6 +36,16 @@ pub fn behind_steps(result: &Value, [wide, other]: [&Value; 2]) -> Verdict {
     let apart = a.iter().zip(&b).filter(|&(&x, &y)| !same(x, y)).count();
     let few = apart as f64 <= STEPS * a.len() as f64;
     if few { Verdict::Rounding } else { Verdict::Different }
+}
+
+/// What is said of a result: by what was judged, where other results of the run are this far from their float64 runs; and behind steps by
+/// the float64 runs alone.
+pub fn said(judged: Option<&Judged>, level: f64, behind: Option<(&Value, [&Value; 2])>) -> Verdict {
+    let verdict = judged.map_or(Verdict::Different, |judged| judged.verdict(FEW, level));
+    match behind {
+        Some((result, wide)) if verdict == Verdict::Different => behind_steps(result, wide),
+        _ => verdict,
+    }
 }
 
 /// What the float64 runs say of two results.

@@ -83,7 +83,6 @@ struct Pending {
     before: Cut,
     wanted: BTreeMap<ValueId, Wanted>,
     redefined: Vec<(ValueId, Operand)>,
-    nodes: Vec<String>,
     scope: ScopeId,
     started: Instant,
 }
@@ -158,9 +157,8 @@ impl Witness for Local {
         let outputs: Vec<ValueId> = redefined.iter().map(|&(value, _)| value).collect();
         let before = region::cut(model, rewrite.consumed(), &outputs);
         let wanted = before.inputs.iter().map(|&value| (value, Wanted::of(model, facts, value))).collect();
-        let nodes = rewrite.consumed().iter().map(|&node| model.node_label(node)).collect();
         let scope = rewrite.consumed().first().map_or(model.main(), |&node| model.node(node).scope());
-        self.pending = Some(Pending { before, wanted, redefined, nodes, scope, started });
+        self.pending = Some(Pending { before, wanted, redefined, scope, started });
     }
 
     fn after(&mut self, model: &Model, facts: &Inference, is_made: bool) -> bool {
@@ -176,7 +174,7 @@ impl Witness for Local {
                     pass: entry.pass.clone(),
                     rule: entry.rule.clone(),
                     edit: model.journal().len(),
-                    nodes: pending.nodes,
+                    nodes: entry.consumed.iter().map(|&node| model.node_label(node)).collect(),
                     value: model.value(value).name().clone(),
                     difference,
                     reproducer: None,

@@ -21,7 +21,7 @@ use serde::Serialize;
 use self::blocks::Pairs;
 use self::compare::{Difference, Mismatch, compare};
 use self::engine::{Engine, EngineError, Ready};
-use self::judge::{FEW, Judged, behind_steps};
+use self::judge::{FEW, Judged, said};
 use crate::eval::sample::{self, SampleError};
 use crate::infer::Inference;
 use crate::ir::types::DeclaredDim;
@@ -120,6 +120,9 @@ pub enum VerifyError {
     Interface(String),
 }
 
+/// What stands in the place of sizes where a model does not even load.
+const LOADING: &str = "when it is loaded";
+
 /// One of the two models, and what runs it.
 struct Side<'m> {
     which: &'static str,
@@ -144,7 +147,7 @@ impl<'m> Side<'m> {
     }
 
     fn opened(which: &'static str, model: &'m Model, engine: Engine) -> Result<Ready<'m>, VerifyError> {
-        let (start, sizes) = (Instant::now(), "when it is loaded".to_owned());
+        let (start, sizes) = (Instant::now(), LOADING.to_owned());
         let opened = engine.open(model).map_err(|error| VerifyError::Run { which, sizes, error })?;
         tracing::debug!("the {which} model loaded in {:.1?} ({})", start.elapsed(), engine.name());
         Ok(opened)
@@ -196,8 +199,7 @@ pub fn verify_inside(
     options: &Options,
     progress: &dyn Progress,
 ) -> Result<Report, VerifyError> {
-    let bytes = first.initializers().map(|(_, constant)| constant.byte_len()).sum::<u64>();
-    if bytes > LARGE {
+    if first.stored_bytes() > LARGE {
         return blocks::verify_blocks(first, second, &Pairs::by_id(first, second), options, progress);
     }
     let pairs = paired_outputs(first, second)?;
@@ -338,29 +340,25 @@ fn compare_models(
         }
         if !doubtful.is_empty() {
             let [a, b] = both(&mut sides, &inputs, true)?;
-            let judged = |place: usize, results: [&Value; 2]| {
-                let (name, other) = pairs.get(place)?;
-                Judged::of(results, [a.get(name)?, b.get(other)?])
-            };
-            let judged: Vec<_> =
-                doubtful.into_iter().map(|(place, results, d)| (place, judged(place, results), d)).collect();
-            let level =
-                judged.iter().filter_map(|(_, judged, _)| Some(judged.as_ref()?.first)).fold(0.0, f64::max);
-            for (place, judged, difference) in judged {
-                let mut verdict = judged.as_ref().map_or(Verdict::Different, |judged| {
-                    // What is inside of an ill-conditioned model may be further off; the outputs tell.
-                    let level = if place < inside { level } else { judged.excused(level) };
-                    judged.verdict(FEW, level)
-                });
-                if verdict == Verdict::Different
-                    && steps
-                    && let Some((name, other)) = pairs.get(place)
-                    && let (Some(x), Some(a), Some(b)) = (expected.get(name), a.get(name), b.get(other))
-                {
-                    verdict = behind_steps(x, [a, b]);
-                }
-                let Some(report) = outputs.get_mut(place) else { continue };
-                report.add(difference, verdict, judged.map(|judged| [judged.first, judged.second]));
+            let judged: Vec<_> = doubtful
+                .into_iter()
+                .map(|(place, results, difference)| {
+                    let (name, other) = &pairs[place];
+                    let wide = a.get(name).zip(b.get(other)).map(|(a, b)| [a, b]);
+                    let judged = wide.and_then(|wide| Judged::of(results, wide));
+                    (place, judged, steps.then_some(results[0]).zip(wide), difference)
+                })
+                .collect();
+            let firsts = judged.iter().filter_map(|(_, judged, ..)| Some(judged.as_ref()?.first));
+            let level = firsts.fold(0.0, f64::max);
+            for (place, judged, behind, difference) in judged {
+                // What is inside of an ill-conditioned model may be further off; the outputs tell.
+                let level = match &judged {
+                    Some(judged) if place >= inside => judged.excused(level),
+                    _ => level,
+                };
+                let verdict = said(judged.as_ref(), level, behind);
+                outputs[place].add(difference, verdict, judged.map(|judged| [judged.first, judged.second]));
             }
         }
         by_sample.push(largest);

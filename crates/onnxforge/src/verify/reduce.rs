@@ -157,9 +157,7 @@ impl Search<'_> {
                 continue;
             };
             if needed.insert(node) {
-                let inner = self.model.nodes_inside(node);
-                let read = std::iter::once(node).chain(inner);
-                open.extend(read.flat_map(|node| self.model.node(node).inputs().iter().flatten().copied()));
+                open.extend(self.model.reads(node));
             }
         }
         nodes.iter().copied().filter(|node| needed.contains(node)).collect()

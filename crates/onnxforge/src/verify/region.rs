@@ -55,12 +55,12 @@ pub fn elements(given: &Given) -> usize {
 
 /// Whether a part is too large to be tried.
 pub fn is_large(part: &Cut) -> bool {
-    part.model.initializers().map(|(_, constant)| constant.byte_len()).sum::<u64>() > MOST_CONSTANTS
+    part.model.stored_bytes() > MOST_CONSTANTS
 }
 
 /// Whether a part has large weights, which take their time.
 pub fn is_heavy(part: &Cut) -> bool {
-    part.model.initializers().map(|(_, constant)| constant.byte_len()).sum::<u64>() > 1 << 20
+    part.model.stored_bytes() > 1 << 20
 }
 
 /// What a part is, as bytes: the same for parts that differ in names and in large constants only. `None` where that cannot be said.
@@ -111,10 +111,7 @@ pub fn surroundings(model: &Model, scope: ScopeId, values: &[ValueId], steps: us
                 model.value(value).node().filter(|&node| around.contains(&model.node(node).scope()));
             let Some(node) = producer else { continue };
             if found.insert(node) {
-                next.extend(model.node(node).inputs().iter().flatten());
-                for inner in model.nodes_inside(node) {
-                    next.extend(model.node(inner).inputs().iter().flatten());
-                }
+                next.extend(model.reads(node));
             }
         }
         edge = next;
@@ -176,7 +173,12 @@ pub struct Wanted {
 impl Wanted {
     /// What a value of the model needs to be.
     pub fn of(model: &Model, facts: &Inference, value: ValueId) -> Self {
-        Self { fact: facts.fact(value).clone(), tables: sample::tables(model, facts, value) }
+        let fact = facts.fact(value).clone();
+        // Floats select nothing.
+        let selects =
+            fact.tensor().is_some_and(|fact| fact.dtype.is_none_or(|dtype| dtype.epsilon().is_none()));
+        let tables = if selects { sample::tables(model, facts, value) } else { Vec::new() };
+        Self { fact, tables }
     }
 
     /// Type, shape and known elements under an assignment of sizes.
