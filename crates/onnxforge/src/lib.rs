@@ -54,6 +54,7 @@
 //! | [`upgrade`] | newer operator sets |
 //! | [`redact`] | models without weights, to share |
 //! | [`runtime`] | ONNX Runtime, where it is installed |
+//! | [`hierarchy`] | the PyTorch modules that nodes come from |
 //! | [`verify`] | whether two models compute the same |
 //! | [`analysis`] | what a model is made of, and what becomes of it |
 
@@ -61,6 +62,7 @@ pub mod analysis;
 pub mod blob;
 pub mod check;
 pub mod eval;
+pub mod hierarchy;
 pub mod infer;
 pub mod interface;
 pub mod io;

@@ -5,8 +5,11 @@ mod bench;
 mod census;
 mod check;
 mod completions;
+mod coverage;
 mod doctor;
 mod explain;
+mod extract;
+mod hierarchy;
 mod infer;
 mod inspect;
 mod materialize;
@@ -16,8 +19,12 @@ mod passes;
 mod print;
 mod redact;
 mod reduce;
+mod restore;
 mod run;
 mod save;
+mod strip;
+mod tag;
+mod tree;
 mod upgrade;
 mod verify;
 
@@ -57,6 +64,12 @@ pub enum Command {
     Print(print::Args),
     Parse(parse::Args),
     Reduce(reduce::Args),
+    Tag(tag::Args),
+    Tree(tree::Args),
+    Coverage(coverage::Args),
+    Extract(extract::Args),
+    Restore(restore::Args),
+    Strip(strip::Args),
     Redact(redact::Args),
     Materialize(materialize::Args),
     Doctor(doctor::Args),
@@ -82,6 +95,12 @@ impl Command {
             Self::Print(args) => print::run(&args, output),
             Self::Parse(args) => parse::run(&args, output),
             Self::Reduce(args) => reduce::run(&args, output),
+            Self::Tag(args) => tag::run(&args, output),
+            Self::Tree(args) => tree::run(&args, output),
+            Self::Coverage(args) => coverage::run(&args, output),
+            Self::Extract(args) => extract::run(&args, output),
+            Self::Restore(args) => restore::run(&args, output),
+            Self::Strip(args) => strip::run(&args, output),
             Self::Redact(args) => redact::run(&args, output),
             Self::Materialize(args) => materialize::run(&args, output),
             Self::Doctor(args) => doctor::run(&args, output),

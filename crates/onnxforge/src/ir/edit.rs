@@ -1,6 +1,7 @@
 //! The one door for changes: a [`Rewrite`] says which nodes it consumes, what takes their place, and which values get
 //! another definition. [`Model::commit`] checks all of it before it touches anything.
 
+mod annotate;
 mod apply;
 mod interface;
 mod plan;
@@ -127,6 +128,8 @@ pub struct Rewrite {
     dropped: Vec<ValueId>,
     functions: Vec<ScopeId>,
     imports: Vec<(Str, i64)>,
+    /// Nodes that stay and compute from now on what consumed ones computed.
+    substitutes: Vec<(NodeId, NodeId)>,
 }
 
 impl Rewrite {
@@ -149,6 +152,7 @@ impl Rewrite {
             dropped: Vec::new(),
             functions: Vec::new(),
             imports: Vec::new(),
+            substitutes: Vec::new(),
         }
     }
 
@@ -171,7 +175,15 @@ impl Rewrite {
         attrs: Vec<Attr>,
     ) -> NewNode {
         let inputs = inputs.into_iter().collect();
-        self.nodes.push(Staged { op, inputs, outputs: vec![true; outputs], attrs, copied: None, like: None });
+        self.nodes.push(Staged {
+            op,
+            inputs,
+            outputs: vec![true; outputs],
+            attrs,
+            copied: None,
+            like: None,
+            serves: None,
+        });
         NewNode(self.nodes.len() - 1)
     }
 
@@ -180,6 +192,18 @@ impl Rewrite {
         if let Some(staged) = self.nodes.get_mut(node.0) {
             staged.like = Some(from);
         }
+    }
+
+    /// Says that a new node only prepares what a consumed one, or its new version, reads or gives: it comes from there alone.
+    pub fn serve(&mut self, node: NewNode, whom: NodeId) {
+        if let Some(staged) = self.nodes.get_mut(node.0) {
+            staged.serves = Some(whom);
+        }
+    }
+
+    /// Says that `stays`, which is not consumed, computes what the consumed node `gone` computed: it comes from both.
+    pub fn substitute(&mut self, stays: NodeId, gone: NodeId) {
+        self.substitutes.push((stays, gone));
     }
 
     /// Leaves an optional output of a new node out.
@@ -281,6 +305,11 @@ impl Model {
             })
         })));
 
+        for &(stays, gone) in &rewrite.substitutes {
+            let parents = ordered([self.nodes[stays].origin, self.nodes[gone].origin].into_iter());
+            let origin = Origin::Derived { rule: rewrite.rule.clone(), parents: parents.into() };
+            self.nodes[stays].origin = self.origins.intern(origin);
+        }
         let mut free = self.freed_names(&rewrite, &plan);
         let made = rewrite.made_constants();
         let constants: Vec<Option<ValueId>> = rewrite
@@ -315,7 +344,7 @@ impl Model {
         for (domain, version) in &rewrite.imports {
             self.import(plan.scope, domain, *version);
         }
-        let mut produced = self.insert(&rewrite, &plan, &parents, &constants, &mut results, &mut free);
+        let mut produced = self.insert(&rewrite, &plan, &constants, &mut results, &mut free);
         // What goes away is copied above; only now may it go.
         produced.extend(self.copy_bodies(&rewrite, &produced, &constants, &results, &mut free));
         for &node in &plan.consumed {

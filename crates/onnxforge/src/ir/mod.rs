@@ -24,7 +24,7 @@ pub mod value;
 
 pub use dtype::DType;
 pub use edit::{EditError, Operand, Rewrite};
-pub use id::{NodeId, ScopeId, ValueId};
+pub use id::{NodeId, OriginId, ScopeId, ValueId};
 pub use journal::{Accuracy, Entry};
 pub use model::Model;
 pub use node::{Attr, AttrValue, Node, Op};

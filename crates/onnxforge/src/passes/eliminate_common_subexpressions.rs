@@ -68,6 +68,7 @@ fn merge(bench: &mut Workbench<'_>, id: NodeId, first: NodeId) -> Result<(), Ski
     let cx = bench.cx(PASS.name, "same_call", Accuracy::BitExact);
     let mut change = cx.change(&[id]);
     change.keeps_shapes();
+    change.substitute(first, id);
     for (index, output) in cx.node(id).outputs().iter().enumerate() {
         if let (Some(output), Some(same)) = (*output, cx.node(first).output(index)) {
             change.replace(output, same);

@@ -124,6 +124,16 @@ impl Change {
         self.rewrite.inherit(new, node);
     }
 
+    /// Says that a new node only prepares something for a consumed one. See [`Rewrite::serve`].
+    pub fn serve(&mut self, new: NewNode, node: NodeId) {
+        self.rewrite.serve(new, node);
+    }
+
+    /// Says that a node that stays computes what a consumed one computed. See [`Rewrite::substitute`].
+    pub fn substitute(&mut self, stays: NodeId, gone: NodeId) {
+        self.rewrite.substitute(stays, gone);
+    }
+
     /// The nodes of `body`, which the consumed node `holder` holds, or calls with these attributes. The answer is what the
     /// outputs of the body become. See [`Rewrite::splice`].
     pub fn splice(

@@ -10,6 +10,7 @@ pub mod engine;
 pub mod guard;
 mod judge;
 pub mod local;
+pub mod parts;
 pub mod reduce;
 mod region;
 

@@ -3,7 +3,8 @@
 use std::collections::{HashMap, HashSet};
 
 use super::plan::Plan;
-use super::{NewNode, ORDER_STEP, Operand, Rewrite};
+use super::staged::Staged;
+use super::{NewNode, ORDER_STEP, Operand, Rewrite, ordered};
 use crate::ir::id::{NodeId, OriginId, ScopeId, ValueId};
 use crate::ir::model::Model;
 use crate::ir::node::{Attr, Node, NodeNotes, Op};
@@ -18,7 +19,6 @@ impl Model {
         &mut self,
         rewrite: &Rewrite,
         plan: &Plan,
-        parents: &[OriginId],
         constants: &[Option<ValueId>],
         results: &mut [Vec<Option<ValueId>>],
         free: &mut HashSet<Str>,
@@ -54,12 +54,12 @@ impl Model {
             let node = match self.copied_node(rewrite, staged, plan.scope) {
                 Some(copy) => copy,
                 None => {
-                    let parents = parents.into();
-                    let origin = Origin::Derived { rule: rewrite.rule.clone(), parents };
                     // The node that used to define one of the results lends its name and metadata.
                     let old = || outputs.iter().flatten().find_map(|&value| self.values[value].node());
                     let model = staged.like.or_else(old);
                     let heir = model.or(rewrite.consumed.last().copied()).map(|node| &self.nodes[node]);
+                    let parents = self.parents(rewrite, plan, staged, model).into();
+                    let origin = Origin::Derived { rule: rewrite.rule.clone(), parents };
                     let lender = model.filter(|&node| lent.insert(node));
                     Node {
                         name: lender.and_then(|node| self.nodes[node].name.clone()),
@@ -89,6 +89,31 @@ impl Model {
             produced.push(id);
         }
         produced
+    }
+
+    /// Where a new node comes from: `primary`, whose place it takes, and then all consumed nodes that no other new one is a version of.
+    /// Beside others, another version of a node comes from that one alone.
+    fn parents(
+        &self,
+        rewrite: &Rewrite,
+        plan: &Plan,
+        staged: &Staged,
+        primary: Option<NodeId>,
+    ) -> Vec<OriginId> {
+        let origin = |node: NodeId| self.nodes[node].origin;
+        if let Some(whom) = staged.serves {
+            return vec![origin(whom)];
+        }
+        let alone = rewrite.nodes.iter().filter(|other| other.serves.is_none()).count() == 1;
+        if let Some(like) = staged.like.filter(|_| !alone) {
+            return vec![origin(like)];
+        }
+        let versions: HashSet<NodeId> = rewrite.nodes.iter().filter_map(|other| other.like).collect();
+        let mine = |node: &NodeId| staged.like == Some(*node) || !versions.contains(node);
+        let consumed = plan.consumed.iter().copied();
+        let primary = primary.filter(|node| mine(node) && self.nodes[*node].live);
+        let parents = ordered(primary.into_iter().chain(consumed.clone().filter(mine)).map(origin));
+        if parents.is_empty() { ordered(consumed.map(origin)) } else { parents }
     }
 
     /// Adds a node to its scope, right after `after`: it reads its inputs and defines its outputs.

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::staged::Staged;
 use super::{EditError, NewNode, Operand, Rewrite, ordered};
-use crate::ir::id::{NodeId, ScopeId, ValueId};
+use crate::ir::id::{Id, NodeId, ScopeId, ValueId};
 use crate::ir::model::Model;
 use crate::ir::node::Attr;
 use crate::ir::value::{Def, Use};
@@ -48,6 +48,7 @@ impl Model {
         self.check_functions(rewrite, &planner.gone)?;
         planner.check_operands()?;
         planner.check_removed()?;
+        planner.check_lineage()?;
         let groups = planner.groups()?;
         let places = planner.places(&groups)?;
         let Planner { scope, consumed, removed_scopes, .. } = planner;
@@ -68,6 +69,21 @@ struct Planner<'a> {
 }
 
 impl<'a> Planner<'a> {
+    /// What new nodes serve, and what others take the place of, is consumed; what takes its place stays.
+    fn check_lineage(&self) -> Result<(), EditError> {
+        let served = self.rewrite.nodes.iter().filter_map(|staged| staged.serves);
+        let replaced = self.rewrite.substitutes.iter().map(|&(_, gone)| gone);
+        let kept = served.chain(replaced).find(|node| !self.gone.contains(node));
+        let stays = |node: NodeId| {
+            node.index() < self.model.nodes.len() && self.model.nodes[node].live && !self.gone.contains(&node)
+        };
+        let lost = self.rewrite.substitutes.iter().map(|&(stays, _)| stays).find(|&node| !stays(node));
+        match kept.or(lost) {
+            Some(node) => Err(EditError::Gone(format!("node {node:?}"))),
+            None => Ok(()),
+        }
+    }
+
     fn new(model: &'a Model, rewrite: &'a Rewrite) -> Result<Self, EditError> {
         let scope = scope_of_rewrite(model, rewrite)?;
         let mut moved = HashMap::new();

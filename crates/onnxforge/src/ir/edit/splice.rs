@@ -98,6 +98,7 @@ impl Rewrite {
                 attrs,
                 copied,
                 like: None,
+                serves: None,
             });
             let results = node.outputs.iter().enumerate();
             splice.values.extend(results.filter_map(|(index, value)| Some(((*value)?, new.output(index)))));

@@ -21,6 +21,8 @@ pub(super) struct Staged {
     pub copied: Option<Copied>,
     /// The consumed node that it is another version of.
     pub like: Option<NodeId>,
+    /// The consumed node that it prepares something for.
+    pub serves: Option<NodeId>,
 }
 
 impl Staged {

@@ -7,7 +7,7 @@ use super::views::View;
 use super::{Order, as_ints, inverse, is_identity, then};
 use crate::ir::edit::Operand;
 use crate::ir::value::Use;
-use crate::ir::{Accuracy, NodeId, ValueId};
+use crate::ir::{Accuracy, NodeId, Op, ValueId};
 use crate::rewrite::{Change, Reason, Skip};
 
 /// The new nodes of a region.
@@ -79,14 +79,16 @@ pub fn rebuilt(layouts: &Layouts<'_>, region: &Region) -> Result<Change, Skip> {
         };
         cx.model.value(value).is_pinned() || cx.model.value(value).uses().iter().any(outlives)
     };
-    let outputs = nodes.iter().flat_map(|&node| cx.node(node).outputs().iter().flatten());
-    for &value in outputs.filter(|&&value| is_read(value)) {
+    let outputs = nodes
+        .iter()
+        .flat_map(|&node| cx.node(node).outputs().iter().flatten().map(move |&value| (node, value)));
+    for (node, value) in outputs.filter(|&(_, value)| is_read(value)) {
         let order = (0..cx.rank(value)?).collect();
-        let by = rebuilt.seen(value, order)?;
+        let by = rebuilt.seen(value, order, node)?;
         rebuilt.change.replace(value, by);
     }
     for view in gone.iter().filter(|view| is_read(view.value)) {
-        let by = rebuilt.seen(view.root, view.order.clone())?;
+        let by = rebuilt.seen(view.root, view.order.clone(), view.node)?;
         rebuilt.change.replace(view.value, by);
     }
     if rebuilt.made.len() >= gone.len() {
@@ -114,7 +116,7 @@ impl Rebuilt<'_> {
                 (Some(value), order) => {
                     let (root, seen) = self.layouts.views.root(&cx, value).ok_or(Skip::NOT_HERE)?;
                     let order = order.as_ref().map_or(seen.clone(), |order| then(&seen, order));
-                    self.seen(root, order)?
+                    self.seen(root, order, id)?
                 }
             });
         }
@@ -136,8 +138,8 @@ impl Rebuilt<'_> {
         Ok(())
     }
 
-    /// A value with its axes in another order.
-    fn seen(&mut self, root: ValueId, order: Order) -> Result<Operand, Skip> {
+    /// A value with its axes in another order, for the sake of `whom`.
+    fn seen(&mut self, root: ValueId, order: Order, whom: NodeId) -> Result<Operand, Skip> {
         if self.layouts.cx.model.constant(root).is_some() {
             return self.constant(root, &order);
         }
@@ -154,9 +156,11 @@ impl Rebuilt<'_> {
         if let Some(&made) = self.made.get(&(root, order.clone())) {
             return Ok(made);
         }
-        let transposed = self.change.op("Transpose", [from], [("perm", as_ints(&missing)).into()]);
-        self.made.insert((root, order), transposed);
-        Ok(transposed)
+        let perm = ("perm", as_ints(&missing)).into();
+        let new = self.change.call(Op::standard("Transpose"), [from], 1, [perm]);
+        self.change.serve(new, whom);
+        self.made.insert((root, order), new.output(0));
+        Ok(new.output(0))
     }
 
     /// A constant with its axes in another order; missing ones stand first and are 1 long.

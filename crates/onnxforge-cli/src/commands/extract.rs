@@ -1,0 +1,242 @@
+//! `onnxforge extract`: a module as a model of its own.
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use onnxforge::check::{Severity, check};
+use onnxforge::hierarchy::extract::{Boundary, End, ExtractError, Extraction, Extractor, select};
+use onnxforge::hierarchy::{Hierarchy, store};
+use onnxforge::infer::Inference;
+use onnxforge::io::external::ExternalFiles;
+use onnxforge::io::message::to_inline_message;
+use onnxforge::io::{SaveOptions, save_with};
+use onnxforge::ir::{Model, ValueId};
+use onnxforge::verify;
+use onnxforge::verify::parts::{Compared, Observed, compare_part, observe};
+use serde::Serialize;
+
+use super::hierarchy::{PolicyArgs, Source};
+use super::run::named_size;
+use super::verify::{EngineArg, given};
+use super::{ExternalArg, Written, WrittenFile};
+use crate::failure::{Failure, Verdict};
+use crate::output::{Output, bytes, forbid_inputs, table};
+use crate::progress::Bar;
+
+/// Cut a module out of a model, as a model that runs on its own.
+///
+/// Weights, called functions and whatever computes from constants alone come along; what the module reads besides becomes inputs, what others
+/// read of it becomes outputs.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    source: Source,
+    #[command(flatten)]
+    policy: PolicyArgs,
+    /// The module: a path such as encoder.layer.0, a tag such as /BertModel/BertEncoder, or a pattern (`*` for one level, `**` for any
+    /// number).
+    #[arg(short, long, value_name = "MODULE")]
+    module: String,
+    /// Where to write the model; for a pattern the folder of one file per module.
+    #[arg(short, long, required_unless_present = "verify")]
+    output: Option<PathBuf>,
+    /// Only this call of a module that is called several times, counted from 0.
+    #[arg(long, value_name = "N")]
+    call: Option<usize>,
+    /// Run the whole model and what was cut out on the same values, and compare bit for bit.
+    #[arg(long)]
+    verify: bool,
+    /// What computes for that.
+    #[arg(long, value_enum, default_value = "auto", requires = "verify")]
+    engine: EngineArg,
+    /// Inputs of the whole model for that; others are made up.
+    #[arg(long, value_name = "FILE.npz", requires = "verify")]
+    inputs: Option<PathBuf>,
+    /// The size of a named dimension of the whole model's inputs for that.
+    #[arg(long, value_name = "NAME=N", value_parser = named_size, requires = "verify")]
+    set_dim: Vec<(String, usize)>,
+    /// Where weights go.
+    #[arg(long, value_enum, default_value = "auto")]
+    external: ExternalArg,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    schema: u32,
+    parts: Vec<Part>,
+    /// Modules that a pattern fits but that have no nodes, and why.
+    without_nodes: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Part {
+    #[serde(flatten)]
+    boundary: Boundary,
+    /// What is wrong with it as a model.
+    problems: Vec<String>,
+    verified: Option<Compared>,
+    files: Vec<WrittenFile>,
+}
+
+pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
+    let (model, hierarchy) = args.source.load(output)?;
+    let of_model =
+        |error: &dyn std::fmt::Display| Failure(format!("{}: {error}", args.source.model.display()));
+    let paths =
+        select(&hierarchy, &args.policy.tags(&hierarchy), &args.module).map_err(|error| of_model(&error))?;
+    let facts = Inference::of(&model);
+    let extractor = Extractor::new(&model, &hierarchy, &facts);
+    let several = args.module.contains('*');
+    let (mut parts, mut without_nodes) = (Vec::new(), Vec::new());
+    for path in &paths {
+        match extractor.extract(path, args.call) {
+            Ok(part) => parts.push(part),
+            Err(error @ (ExtractError::NoNodes { .. } | ExtractError::Bodies { .. })) if several => {
+                without_nodes.push(error.to_string());
+            }
+            Err(error) => return Err(of_model(&error)),
+        }
+    }
+    let observed = if args.verify { Some(observed(args, &model, &facts, &parts)?) } else { None };
+    let bar = Bar::new(output.shows_progress());
+    let mut report = Report { schema: 1, parts: Vec::new(), without_nodes };
+    for mut part in parts {
+        if store::is_tagged(&model) {
+            // Nodes are tagged already; the table goes with them.
+            let inner = Hierarchy::of(&part.cut.model, store::recorded(&model).as_ref());
+            store::write(&mut part.cut.model, &inner, &hierarchy.policy(), store::WriteOptions::default());
+        }
+        let verified = match &observed {
+            Some((observed, options)) => {
+                let compared = compare_part(&part.cut, observed, options);
+                Some(compared.unwrap_or_else(|error| Compared::Different(error.to_string())))
+            }
+            None => None,
+        };
+        let mut files = Vec::new();
+        if let Some(target) = &args.output {
+            let path = if several { target.join(file_name(&part.boundary.module)) } else { target.clone() };
+            forbid_inputs(&path, std::slice::from_ref(&args.source.model))?;
+            let options = SaveOptions { external: args.external.into() };
+            files = Written::from(&save_with(&part.cut.model, &path, &options, &bar)?).files;
+        }
+        report.parts.push(Part {
+            problems: problems(&part.cut.model),
+            boundary: part.boundary,
+            verified,
+            files,
+        });
+    }
+    let good =
+        |part: &Part| part.problems.is_empty() && !matches!(part.verified, Some(Compared::Different(_)));
+    let all_good = report.parts.iter().all(good);
+    output.result(&report, |out| show(&report, several, out))?;
+    Ok(if all_good { Verdict::Yes } else { Verdict::No })
+}
+
+/// The values at the ends of all parts, in one run of the whole model.
+fn observed(
+    args: &Args,
+    model: &Model,
+    facts: &Inference,
+    parts: &[Extraction],
+) -> Result<(Observed, verify::Options), Failure> {
+    let options = verify::Options {
+        engine: args.engine.engine(),
+        samples: 1,
+        seed: 0,
+        given: given(args.inputs.as_deref(), model)?,
+        dims: args.set_dim.iter().cloned().collect::<HashMap<_, _>>(),
+        tolerance: None,
+        size: None,
+        rounding: 0.0,
+    };
+    let ends = parts.iter().flat_map(|part| part.cut.inputs.iter().chain(&part.cut.outputs)).copied();
+    let mut ends: Vec<ValueId> = ends.collect();
+    ends.sort();
+    ends.dedup();
+    Ok((observe(model, &ends, facts, &options)?, options))
+}
+
+/// What is wrong with a part as a model.
+fn problems(model: &Model) -> Vec<String> {
+    let message = match to_inline_message(model) {
+        Ok(message) => message,
+        Err(error) => return vec![error.to_string()],
+    };
+    let mut files = ExternalFiles::new(None, onnxforge::io::LinkPolicy::default());
+    let found = check(&message, &mut files);
+    let errors = found.iter().filter(|problem| problem.severity == Severity::Error);
+    errors.map(|problem| format!("{}: {}", problem.place, problem.message)).collect()
+}
+
+/// The file of a module.
+fn file_name(path: &str) -> PathBuf {
+    let safe =
+        |letter: char| if letter.is_ascii_alphanumeric() || "._-".contains(letter) { letter } else { '_' };
+    let name: String = path.chars().map(safe).collect();
+    let name = if name.is_empty() { "model".to_owned() } else { name };
+    Path::new(&format!("{}.onnx", name.trim_start_matches('.'))).to_path_buf()
+}
+
+fn show(report: &Report, several: bool, out: &mut dyn Write) -> io::Result<()> {
+    for part in &report.parts {
+        let boundary = &part.boundary;
+        let name = if boundary.module.is_empty() { "the model" } else { &boundary.module };
+        let feeders = match boundary.feeders {
+            0 => String::new(),
+            feeders => format!(", {feeders} of them computing from constants for it"),
+        };
+        let calls = if boundary.calls > 1 { format!(", {} calls", boundary.calls) } else { String::new() };
+        writeln!(out, "{name}: {} nodes{feeders}{calls}", boundary.nodes)?;
+        if !several {
+            ends("input", "made by", "the model's input", &boundary.inputs, out)?;
+            ends("output", "read by", "the model's output", &boundary.outputs, out)?;
+            for shared in boundary.shared.iter().take(10) {
+                writeln!(out, "shared: {} comes from {}, too", shared.node, shared.with.join(", "))?;
+            }
+            if boundary.shared.len() > 10 {
+                writeln!(out, "… and {} more shared nodes", boundary.shared.len() - 10)?;
+            }
+        }
+        if boundary.left_out > 0 {
+            writeln!(
+                out,
+                "{} nodes of it stand in bodies of other nodes and are left out",
+                boundary.left_out
+            )?;
+        }
+        for problem in &part.problems {
+            writeln!(out, "INVALID: {problem}")?;
+        }
+        match &part.verified {
+            Some(Compared::Identical) => {
+                writeln!(out, "computes what the whole model computes there, bit for bit")?
+            }
+            Some(Compared::Different(what)) => writeln!(out, "DIFFERS from the whole model: {what}")?,
+            None => {}
+        }
+        for file in &part.files {
+            writeln!(out, "wrote {} ({})", file.path, bytes(file.bytes))?;
+        }
+    }
+    for error in &report.without_nodes {
+        writeln!(out, "skipped: {error}")?;
+    }
+    Ok(())
+}
+
+fn ends(kind: &str, other: &str, own: &str, ends: &[End], out: &mut dyn Write) -> io::Result<()> {
+    if ends.is_empty() {
+        return Ok(());
+    }
+    let mut rows = table(&[kind, "type", other]);
+    for end in ends {
+        let modules =
+            end.modules.iter().map(|path| if path.is_empty() { "the model itself" } else { path.as_str() });
+        let modules = modules.collect::<Vec<_>>().join(", ");
+        rows.add_row([end.name.as_str(), &end.ty, if modules.is_empty() { own } else { &modules }]);
+    }
+    writeln!(out, "{rows}")
+}

@@ -1,0 +1,132 @@
+//! What the commands about modules share: where the hierarchy comes from, and which modules have tags.
+
+use std::path::{Path, PathBuf};
+
+use onnxforge::hierarchy::recorded::{Recorded, read};
+use onnxforge::hierarchy::sidecar::path_for;
+use onnxforge::hierarchy::store::fingerprint;
+use onnxforge::hierarchy::{Certainty, Hierarchy, Policy, Tags};
+use onnxforge::ir::Model;
+
+use super::load_model;
+use crate::failure::Failure;
+use crate::output::Output;
+
+/// A model, and what is known of its modules.
+#[derive(Debug, clap::Args)]
+pub struct Source {
+    /// The model.
+    pub model: PathBuf,
+    /// The PyTorch model's modules as JSON; a sidecar beside the model is found by itself.
+    #[arg(long, value_name = "FILE.json")]
+    pub modules: Option<PathBuf>,
+}
+
+/// Which modules have tags of their own.
+#[derive(Debug, clap::Args)]
+pub struct PolicyArgs {
+    /// Classes of torch.nn that have tags of their own [default: LayerNorm,Embedding and composites].
+    #[arg(long, value_name = "A,B", value_delimiter = ',', conflicts_with_all = ["all", "no_torch_nn"])]
+    keep: Option<Vec<String>>,
+    /// Every module has a tag of its own.
+    #[arg(long, conflicts_with = "no_torch_nn")]
+    all: bool,
+    /// No class of torch.nn has.
+    #[arg(long)]
+    no_torch_nn: bool,
+}
+
+impl PolicyArgs {
+    /// The policy; as the model was tagged, if nothing is said.
+    pub fn resolve(&self, hierarchy: &Hierarchy) -> Policy {
+        match (&self.keep, self.all, self.no_torch_nn) {
+            (Some(keep), ..) => Policy { keep: keep.clone(), ..Policy::default() },
+            (_, true, _) => Policy::all(),
+            (_, _, true) => Policy::no_torch_nn(),
+            _ => hierarchy.policy(),
+        }
+    }
+
+    /// The tags of a hierarchy.
+    pub fn tags(&self, hierarchy: &Hierarchy) -> Tags {
+        Tags::new(hierarchy.table(), &self.resolve(hierarchy))
+    }
+}
+
+impl Source {
+    /// The model and its hierarchy.
+    pub fn load(&self, output: &Output) -> Result<(Model, Hierarchy), Failure> {
+        let model = load_model(&self.model, output)?;
+        let hierarchy = self.hierarchy(&model)?;
+        Ok((model, hierarchy))
+    }
+
+    /// The hierarchy of the model, with what is recorded beside it.
+    fn hierarchy(&self, model: &Model) -> Result<Hierarchy, Failure> {
+        let recorded = match &self.modules {
+            Some(path) => Some(read_table(path)?),
+            None => sidecar(&self.model, model),
+        };
+        let hierarchy = Hierarchy::of(model, recorded.as_ref());
+        if let (Some(path), Some(recorded)) = (&self.modules, &recorded) {
+            refuse_foreign(path, &self.model, model, recorded, &hierarchy)?;
+        }
+        Ok(hierarchy)
+    }
+}
+
+/// Reads a table of modules.
+pub fn read_table(path: &Path) -> Result<Recorded, Failure> {
+    let failed = |error: &dyn std::fmt::Display| Failure(format!("{}: {error}", path.display()));
+    let bytes = std::fs::read(path).map_err(|error| failed(&error))?;
+    read(&bytes).map_err(|error| failed(&error))
+}
+
+/// The sidecar beside a model, if there is one that belongs to it.
+pub fn sidecar(path: &Path, model: &Model) -> Option<Recorded> {
+    let beside = path_for(path);
+    if !beside.is_file() {
+        return None;
+    }
+    match read_table(&beside) {
+        Ok(recorded) if recorded.fingerprint.as_ref().is_none_or(|known| *known == fingerprint(model)) => {
+            Some(recorded)
+        }
+        Ok(_) => {
+            tracing::warn!("{}: belongs to another graph and is not used", beside.display());
+            None
+        }
+        Err(failure) => {
+            tracing::warn!("{}; it is not used", failure.0);
+            None
+        }
+    }
+}
+
+/// Refuses a table that belongs to another model.
+fn refuse_foreign(
+    table: &Path,
+    path: &Path,
+    model: &Model,
+    recorded: &Recorded,
+    hierarchy: &Hierarchy,
+) -> Result<(), Failure> {
+    let sidecar = recorded.fingerprint.as_ref().is_some_and(|known| *known != fingerprint(model));
+    if sidecar {
+        let text = "this sidecar belongs to another graph; `onnxforge restore` carries tags over to models that were made from one";
+        return Err(Failure(format!("{}: {text}", table.display())));
+    }
+    let known = model.nodes().filter(|(id, _)| {
+        let origin = hierarchy.origin(*id);
+        origin.evidence.certainty() != Certainty::Root
+            && recorded.table.find(&hierarchy.table().get(origin.primary()).path).is_some()
+    });
+    if model.node_count() > 0 && known.count() == 0 {
+        return Err(Failure(format!(
+            "{}: no node of {} comes from any of these modules; is it the table of another model?",
+            table.display(),
+            path.display()
+        )));
+    }
+    Ok(())
+}

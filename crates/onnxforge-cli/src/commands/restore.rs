@@ -1,0 +1,79 @@
+//! `onnxforge restore`: tags for a model that another tool made from a tagged one.
+
+use std::path::PathBuf;
+
+use onnxforge::hierarchy::coverage::{Coverage, coverage};
+use onnxforge::hierarchy::restore::recorded;
+use onnxforge::hierarchy::store::{self, WriteOptions};
+use onnxforge::hierarchy::{Hierarchy, Tags};
+use onnxforge::io::{SaveOptions, save_with};
+use serde::Serialize;
+
+use super::hierarchy::{PolicyArgs, Source};
+use super::tag::write_sidecar;
+use super::{ExternalArg, Written, WrittenFile, load_model};
+use crate::failure::{Failure, Verdict};
+use crate::output::{Output, bytes};
+use crate::progress::Bar;
+
+/// Tag a model that another tool made from one whose modules are known, by the names of results that both have.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The model that lost its tags.
+    optimized: PathBuf,
+    /// The model that it was made from.
+    #[arg(long, value_name = "MODEL")]
+    from: PathBuf,
+    /// The PyTorch model's modules as JSON; a sidecar beside the model is found by itself.
+    #[arg(long, value_name = "FILE.json")]
+    modules: Option<PathBuf>,
+    #[command(flatten)]
+    policy: PolicyArgs,
+    /// Where to write the tagged model; the same path replaces it.
+    #[arg(short, long)]
+    output: PathBuf,
+    /// Where weights go.
+    #[arg(long, value_enum, default_value = "keep")]
+    external: ExternalArg,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    schema: u32,
+    coverage: Coverage,
+    files: Vec<WrittenFile>,
+}
+
+pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
+    let source = Source { model: args.from.clone(), modules: args.modules.clone() };
+    let (original, known) = source.load(output)?;
+    let mut model = load_model(&args.optimized, output)?;
+    let facts = recorded(&model, &original, &known);
+    if facts.anchors.is_empty() && model.node_count() > 0 {
+        return Err(Failure(format!(
+            "{}: no result has a name that {} knows; was it made from that model?",
+            args.optimized.display(),
+            args.from.display()
+        )));
+    }
+    store::strip(&mut model, store::Strip::Ours);
+    let hierarchy = Hierarchy::of(&model, Some(&facts));
+    let policy = args.policy.resolve(&known);
+    store::write(&mut model, &hierarchy, &policy, WriteOptions::default());
+    let options = SaveOptions { external: args.external.into() };
+    let saved = save_with(&model, &args.output, &options, &Bar::new(output.shows_progress()))?;
+    let mut files = Written::from(&saved).files;
+    files.push(write_sidecar(&args.output, &model, &hierarchy, &policy)?);
+    let coverage = coverage(&model, &hierarchy, &Tags::new(hierarchy.table(), &policy));
+    let report = Report { schema: 1, coverage, files };
+    output.result(&report, |out| {
+        let counts = report.coverage.counts;
+        writeln!(
+            out,
+            "{} nodes: {} exact, {} inferred, {} unknown",
+            counts.nodes, counts.exact, counts.inferred, counts.root
+        )?;
+        report.files.iter().try_for_each(|file| writeln!(out, "wrote {} ({})", file.path, bytes(file.bytes)))
+    })?;
+    Ok(Verdict::Yes)
+}

@@ -1,0 +1,46 @@
+//! `onnxforge strip`: a model without metadata.
+
+use std::path::PathBuf;
+
+use onnxforge::hierarchy::store::{self, Strip};
+use onnxforge::io::{SaveOptions, save_with};
+
+use super::{ExternalArg, Written, load_model};
+use crate::failure::{Failure, Verdict};
+use crate::output::{Output, grouped};
+use crate::progress::Bar;
+
+/// Remove what `tag` wrote into a model, or what exporters did.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The model.
+    model: PathBuf,
+    /// Where to write the result; the same path replaces the model.
+    #[arg(short, long)]
+    output: PathBuf,
+    /// Remove what exporters wrote, too: nothing tells of modules any more.
+    #[arg(long, conflicts_with = "traces")]
+    all: bool,
+    /// Remove only lines of source code and paths of the machine that exported.
+    #[arg(long)]
+    traces: bool,
+    /// Where weights go.
+    #[arg(long, value_enum, default_value = "keep")]
+    external: ExternalArg,
+}
+
+pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
+    let mut model = load_model(&args.model, output)?;
+    let what = match (args.all, args.traces) {
+        (true, _) => Strip::All,
+        (_, true) => Strip::Traces,
+        _ => Strip::Ours,
+    };
+    let gone = store::strip(&mut model, what);
+    let options = SaveOptions { external: args.external.into() };
+    let saved = save_with(&model, &args.output, &options, &Bar::new(output.shows_progress()))?;
+    let mut written = Written::from(&saved);
+    written.notes.push(format!("removed {} entries", grouped(gone as u64)));
+    written.show(output)?;
+    Ok(Verdict::Yes)
+}

@@ -1,0 +1,134 @@
+//! `onnxforge tag`: every node learns which module it comes from.
+
+use std::path::PathBuf;
+
+use onnxforge::hierarchy::coverage::{Coverage, coverage};
+use onnxforge::hierarchy::sidecar::{Sidecar, path_for};
+use onnxforge::hierarchy::store::{self, Strip, WriteOptions};
+use onnxforge::hierarchy::{Hierarchy, Policy, Tags};
+use onnxforge::io::{SaveOptions, save_with};
+use onnxforge::ir::Model;
+use serde::Serialize;
+
+use super::hierarchy::{PolicyArgs, Source};
+use super::{ExternalArg, Written, WrittenFile};
+use crate::failure::{Failure, Verdict};
+use crate::output::{Output, bytes};
+use crate::progress::Bar;
+
+/// Write into a model which PyTorch module every node comes from, and a sidecar with all of it beside the model.
+///
+/// Only metadata is added: `onnxforge compare --exact` finds nothing else. Models of PyTorch's exporter tell it themselves; models of the older
+/// one (`dynamo=False`) tell it by names, for which the module table (`--modules`) supplies classes.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    source: Source,
+    #[command(flatten)]
+    policy: PolicyArgs,
+    /// Where to write the model; the same path replaces it. Without it only the sidecar is written.
+    #[arg(short, long)]
+    output: Option<PathBuf>,
+    /// Write, at each node, which modules read its results, too.
+    #[arg(long)]
+    consumers: bool,
+    /// Remove lines of source code, with paths of the machine that exported, from the model.
+    #[arg(long, requires = "output")]
+    strip_traces: bool,
+    /// Write no sidecar.
+    #[arg(long, requires = "output")]
+    no_sidecar: bool,
+    /// Where weights go.
+    #[arg(long, value_enum, default_value = "keep")]
+    external: ExternalArg,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    schema: u32,
+    modules: usize,
+    tags: usize,
+    coverage: Coverage,
+    /// Module stacks of the exporter that could not be read.
+    unreadable: Vec<String>,
+    stripped: usize,
+    files: Vec<WrittenFile>,
+}
+
+pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
+    let (mut model, hierarchy) = args.source.load(output)?;
+    if !hierarchy.is_known() {
+        return Err(Failure(format!(
+            "{}: nothing tells of modules: no exporter's metadata, no scopes in names; give the module table with --modules",
+            args.source.model.display()
+        )));
+    }
+    let policy = args.policy.resolve(&hierarchy);
+    let tags = Tags::new(hierarchy.table(), &policy);
+    let mut files = Vec::new();
+    let mut stripped = 0;
+    if let Some(path) = &args.output {
+        if args.strip_traces {
+            stripped = store::strip(&mut model, Strip::Traces);
+        }
+        store::write(&mut model, &hierarchy, &policy, WriteOptions { consumers: args.consumers });
+        let options = SaveOptions { external: args.external.into() };
+        let saved = save_with(&model, path, &options, &Bar::new(output.shows_progress()))?;
+        files.extend(Written::from(&saved).files);
+    }
+    let target = args.output.as_ref().unwrap_or(&args.source.model);
+    if !args.no_sidecar {
+        files.push(write_sidecar(target, &model, &hierarchy, &policy)?);
+    }
+    let unreadable = hierarchy.unreadable().iter();
+    let report = Report {
+        schema: 1,
+        modules: hierarchy.table().len(),
+        tags: tags.own().count(),
+        coverage: coverage(&model, &hierarchy, &tags),
+        unreadable: unreadable
+            .map(|stack| format!("{}: {}", model.node_label(stack.node), stack.problem))
+            .collect(),
+        stripped,
+        files,
+    };
+    for problem in &report.unreadable {
+        tracing::warn!("{problem}");
+    }
+    output.result(&report, |out| {
+        let found = &report.coverage;
+        writeln!(
+            out,
+            "{} modules, {} tags; {} nodes: {} exact, {} inferred, {} unknown",
+            report.modules,
+            report.tags,
+            found.counts.nodes,
+            found.counts.exact,
+            found.counts.inferred,
+            found.counts.root
+        )?;
+        if report.stripped > 0 {
+            writeln!(out, "removed {} traces", report.stripped)?;
+        }
+        report.files.iter().try_for_each(|file| writeln!(out, "wrote {} ({})", file.path, bytes(file.bytes)))
+    })?;
+    Ok(Verdict::Yes)
+}
+
+/// Writes the sidecar of a model.
+pub fn write_sidecar(
+    path: &std::path::Path,
+    model: &Model,
+    hierarchy: &Hierarchy,
+    policy: &Policy,
+) -> Result<WrittenFile, Failure> {
+    let beside = path_for(path);
+    let tags = Tags::new(hierarchy.table(), policy);
+    let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let sidecar = Sidecar { model, file, hierarchy, tags: &tags, policy };
+    let text = serde_json::to_vec(&sidecar)?;
+    let written = WrittenFile { path: beside.display().to_string(), bytes: text.len() as u64 };
+    std::fs::write(&beside, &text)
+        .map_err(|error| Failure(format!("{}: cannot be written: {error}", beside.display())))?;
+    Ok(written)
+}

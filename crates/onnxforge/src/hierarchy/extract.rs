@@ -1,0 +1,472 @@
+//! One module as a model of its own.
+//!
+//! What is cut out are the nodes that come from the module or from something inside of it, with constants, called functions and whatever computes
+//! from constants alone. What they read besides becomes an input; what others read of theirs becomes an output.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use serde::Serialize;
+
+use super::module::{ModuleId, is_inside};
+use super::{Hierarchy, Tags};
+use crate::check::nearest;
+use crate::infer::Inference;
+use crate::ir::cut::Cut;
+use crate::ir::value::Use;
+use crate::ir::{Model, NodeId, ScopeId, ValueId};
+use crate::ops;
+use crate::proto::schema::ValueInfoProto;
+
+/// Why a module cannot be cut out.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ExtractError {
+    /// There is no such module.
+    #[error("the model has no module {wanted:?}; {hint}")]
+    NoModule {
+        /// What was asked for.
+        wanted: String,
+        /// What may have been meant.
+        hint: String,
+    },
+    /// It left nothing in the graph.
+    #[error("module {path:?} has no nodes: {why}")]
+    NoNodes {
+        /// The module.
+        path: String,
+        /// What became of it.
+        why: String,
+    },
+    /// Its nodes stand in bodies that do not see each other.
+    #[error(
+        "the nodes of module {path:?} stand in {bodies} bodies of control flow; extract the module around them"
+    )]
+    Bodies {
+        /// The module.
+        path: String,
+        /// In how many.
+        bodies: usize,
+    },
+    /// It is not called so often, or calls cannot be told apart.
+    #[error("module {path:?} has no call {call}: {calls} found, counted from 0")]
+    NoCall {
+        /// The module.
+        path: String,
+        /// The call that was asked for.
+        call: usize,
+        /// How many there are.
+        calls: usize,
+    },
+}
+
+/// A module that was cut out.
+#[derive(Debug)]
+pub struct Extraction {
+    /// The part, and what its ends are in the whole.
+    pub cut: Cut,
+    /// What it has to do with the rest.
+    pub boundary: Boundary,
+}
+
+/// What a part has to do with the rest of the model.
+#[derive(Clone, Debug, Serialize)]
+pub struct Boundary {
+    /// The module's path.
+    pub module: String,
+    /// Nodes of the part.
+    pub nodes: usize,
+    /// Those of them that belong to others and compute from constants alone.
+    pub feeders: usize,
+    /// What it takes, and the modules that make it; none make what the model itself takes.
+    pub inputs: Vec<End>,
+    /// What it gives, and the modules that read it.
+    pub outputs: Vec<End>,
+    /// Nodes that come from modules outside of it, too.
+    pub shared: Vec<Shared>,
+    /// How often the module is called, as far as repeated nodes tell.
+    pub calls: usize,
+    /// Nodes of the module that stand in bodies of other nodes and were left out.
+    pub left_out: usize,
+}
+
+/// An end of a part.
+#[derive(Clone, Debug, Serialize)]
+pub struct End {
+    /// The value.
+    pub name: String,
+    /// Its type.
+    #[serde(rename = "type")]
+    pub ty: String,
+    /// Paths of the modules on the other side.
+    pub modules: Vec<String>,
+}
+
+/// A node with several origins.
+#[derive(Clone, Debug, Serialize)]
+pub struct Shared {
+    /// The node.
+    pub node: String,
+    /// Paths of the modules outside that it comes from, too.
+    pub with: Vec<String>,
+}
+
+/// The paths that a pattern means: a tag, a path, or either with `*` for one level and `**` for any number of levels.
+pub fn select(hierarchy: &Hierarchy, tags: &Tags, pattern: &str) -> Result<Vec<String>, ExtractError> {
+    let table = hierarchy.table();
+    let by_tag = pattern.starts_with('/');
+    let wanted = if pattern == "/" { "" } else { pattern };
+    if !wanted.contains('*') {
+        let tagged = by_tag.then(|| tags.find(wanted)).flatten().map(|id| table.get(id).path.to_string());
+        let listed = || table.find(wanted).map(|_| wanted.to_owned());
+        // A list of modules that is never called is not in every table, but what it holds is.
+        let around =
+            || table.iter().any(|(_, module)| is_inside(&module.path, wanted)).then(|| wanted.to_owned());
+        if let Some(path) = tagged.or_else(listed).or_else(around) {
+            return Ok(vec![path]);
+        }
+    }
+    let levels: Vec<&str> = wanted.split(if by_tag { '/' } else { '.' }).collect();
+    let matches = |id: ModuleId| {
+        let (text, between) = if by_tag { (tags.get(id), '/') } else { (&*table.get(id).path, '.') };
+        let whole = !by_tag || tags.kept(id) == id;
+        whole && fits(&levels, &text.split(between).collect::<Vec<_>>())
+    };
+    let found: Vec<String> =
+        table.iter().filter(|&(id, _)| matches(id)).map(|(_, module)| module.path.to_string()).collect();
+    if found.is_empty() {
+        let near = if by_tag {
+            tags.similar(wanted)
+        } else {
+            nearest(wanted, table.iter().map(|(_, module)| &*module.path))
+        };
+        let hint = match near {
+            Some(near) => format!("did you mean {near:?}?"),
+            None => "`onnxforge tree` lists them".to_owned(),
+        };
+        return Err(ExtractError::NoModule { wanted: pattern.to_owned(), hint });
+    }
+    Ok(found)
+}
+
+/// Whether levels fit a pattern of levels.
+fn fits(pattern: &[&str], levels: &[&str]) -> bool {
+    // Which prefixes of the pattern fit the levels so far.
+    let mut fit = vec![false; pattern.len() + 1];
+    fit[0] = true;
+    let skip = |fit: &mut Vec<bool>| {
+        for (at, &part) in pattern.iter().enumerate() {
+            if part == "**" && fit[at] {
+                fit[at + 1] = true;
+            }
+        }
+    };
+    skip(&mut fit);
+    for level in levels {
+        let mut next = vec![false; pattern.len() + 1];
+        for (at, &part) in pattern.iter().enumerate().filter(|&(at, _)| fit[at]) {
+            if part == "**" {
+                next[at] = true;
+            } else if glob(part, level) {
+                next[at + 1] = true;
+            }
+        }
+        fit = next;
+        skip(&mut fit);
+    }
+    fit[pattern.len()]
+}
+
+/// Whether a text fits a pattern in which `*` stands for anything.
+fn glob(pattern: &str, text: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let Some(rest) = parts.next().and_then(|first| text.strip_prefix(first)) else { return false };
+    let parts: Vec<&str> = parts.collect();
+    let Some((last, middle)) = parts.split_last() else { return rest.is_empty() };
+    let mut rest = rest;
+    for part in middle {
+        match rest.find(part) {
+            Some(at) => rest = rest.get(at + part.len()..).unwrap_or_default(),
+            None => return false,
+        }
+    }
+    rest.ends_with(last)
+}
+
+/// Cuts modules out of a model.
+pub struct Extractor<'m> {
+    model: &'m Model,
+    hierarchy: &'m Hierarchy,
+    facts: &'m Inference,
+    /// Nodes that compute from constants alone.
+    constant: HashSet<NodeId>,
+}
+
+impl<'m> Extractor<'m> {
+    /// For this model.
+    pub fn new(model: &'m Model, hierarchy: &'m Hierarchy, facts: &'m Inference) -> Self {
+        let mut constant = HashSet::new();
+        for (id, node) in model.nodes() {
+            let known = ops::find(&node.op().domain, &node.op().name).is_some_and(|def| !def.random);
+            let fixed = |value: &ValueId| {
+                model.constant(*value).is_some()
+                    || model.value(*value).node().is_some_and(|by| constant.contains(&by))
+            };
+            if known && node.bodies().next().is_none() && node.inputs().iter().flatten().all(fixed) {
+                constant.insert(id);
+            }
+        }
+        Self { model, hierarchy, facts, constant }
+    }
+
+    /// The module of a path, or one of its calls.
+    pub fn extract(&self, path: &str, call: Option<usize>) -> Result<Extraction, ExtractError> {
+        let (scope, mut core, left_out) = self.core(path)?;
+        let calls = self.calls(scope, &core);
+        if let Some(call) = call {
+            let wanted = calls.get(call).ok_or(ExtractError::NoCall {
+                path: path.to_owned(),
+                call,
+                calls: calls.len(),
+            })?;
+            core.retain(|node| wanted.contains(node) || self.constant.contains(node));
+        }
+        let outputs = self.outputs(scope, &core);
+        let (nodes, feeders) = self.needed(&core, &outputs);
+        let declare = |value: ValueId| self.declaration(value);
+        let mut cut = self.model.cut(&nodes, &outputs, &declare);
+        cut.model.name_graph(if path.is_empty() { "model" } else { path });
+        let boundary = self.boundary(path, &cut, &nodes, feeders, calls.len(), left_out);
+        Ok(Extraction { cut, boundary })
+    }
+
+    /// The scope that the nodes of a module stand in, those nodes, and how many stand elsewhere.
+    fn core(&self, path: &str) -> Result<(ScopeId, BTreeSet<NodeId>, usize), ExtractError> {
+        let comes_from = |id: NodeId| {
+            let modules = &self.hierarchy.origin(id).modules;
+            modules.iter().any(|&module| is_inside(&self.hierarchy.table().get(module).path, path))
+        };
+        let mut by_scope: HashMap<ScopeId, BTreeSet<NodeId>> = HashMap::new();
+        for (scope, _) in self.model.scopes() {
+            let nodes: BTreeSet<NodeId> =
+                self.model.nodes_in(scope).map(|(id, _)| id).filter(|&id| comes_from(id)).collect();
+            if !nodes.is_empty() {
+                by_scope.insert(scope, nodes);
+            }
+        }
+        // Bodies come with the nodes that hold them.
+        let held = |mut scope: ScopeId| loop {
+            let Some(holder) = self.model.scope(scope).holder() else { return false };
+            scope = match self.model.scope(scope).parent() {
+                Some(parent) => parent,
+                None => return false,
+            };
+            if by_scope.get(&scope).is_some_and(|nodes| nodes.contains(&holder)) {
+                return true;
+            }
+        };
+        let mut free: Vec<ScopeId> = by_scope.keys().copied().filter(|&scope| !held(scope)).collect();
+        free.sort();
+        let count = |scope: &ScopeId| by_scope[scope].len();
+        let place = match free.as_slice() {
+            [] => return Err(self.without_nodes(path)),
+            _ if free.contains(&self.model.main()) => self.model.main(),
+            [one] => *one,
+            several => return Err(ExtractError::Bodies { path: path.to_owned(), bodies: several.len() }),
+        };
+        let left_out = free.iter().filter(|&&scope| scope != place).map(count).sum();
+        Ok((place, by_scope[&place].clone(), left_out))
+    }
+
+    fn without_nodes(&self, path: &str) -> ExtractError {
+        let why = match self.hierarchy.table().find(path) {
+            Some(id) => self.hierarchy.why_without_nodes(self.model, id).to_owned(),
+            None => "nothing inside of it has any".to_owned(),
+        };
+        ExtractError::NoNodes { path: path.to_owned(), why }
+    }
+
+    /// The nodes of each call of a module that is called several times: nodes that repeat, with the same weights.
+    fn calls(&self, scope: ScopeId, core: &BTreeSet<NodeId>) -> Vec<BTreeSet<NodeId>> {
+        let ordered = self.model.nodes_in(scope).map(|(id, _)| id);
+        let nodes: Vec<NodeId> =
+            ordered.filter(|id| core.contains(id) && !self.constant.contains(id)).collect();
+        let shape = |&id: &NodeId| {
+            let node = self.model.node(id);
+            let weights: Vec<ValueId> = node
+                .inputs()
+                .iter()
+                .flatten()
+                .copied()
+                .filter(|&value| self.model.constant(value).is_some_and(|tensor| tensor.len() > 1))
+                .collect();
+            (node.op(), self.hierarchy.origin(id).primary(), weights)
+        };
+        let shapes: Vec<_> = nodes.iter().map(shape).collect();
+        let repeats = |period: &usize| {
+            nodes.len().is_multiple_of(*period)
+                && shapes.iter().zip(shapes.iter().skip(*period)).all(|(a, b)| a == b)
+        };
+        let period = (1..=nodes.len() / 2).find(repeats);
+        match period {
+            Some(period) => nodes.chunks(period).map(|call| call.iter().copied().collect()).collect(),
+            None => vec![core.clone()],
+        }
+    }
+
+    /// What others read of the module's results; what nothing reads, if nothing is read.
+    fn outputs(&self, scope: ScopeId, core: &BTreeSet<NodeId>) -> Vec<ValueId> {
+        let ordered = self.model.nodes_in(scope).filter(|(id, _)| core.contains(id));
+        let results: Vec<(NodeId, ValueId)> = ordered
+            .flat_map(|(id, node)| node.outputs().iter().flatten().map(move |&value| (id, value)))
+            .collect();
+        let leaves = |value: ValueId| {
+            self.model.value(value).uses().iter().any(|used| match *used {
+                Use::Input { node, .. } => !self.stands_in(node, scope, core),
+                Use::Output { scope: of, .. } => of == scope || !self.holder_in(of, scope, core),
+            })
+        };
+        let read: Vec<(NodeId, ValueId)> =
+            results.iter().copied().filter(|&(_, value)| leaves(value)).collect();
+        let computed = read.iter().filter(|(node, _)| !self.constant.contains(node)).map(|&(_, value)| value);
+        let computed: Vec<ValueId> = computed.collect();
+        if !computed.is_empty() {
+            return computed;
+        }
+        if !read.is_empty() {
+            return read.into_iter().map(|(_, value)| value).collect();
+        }
+        let unread = |&(_, value): &(NodeId, ValueId)| self.model.value(value).uses().is_empty();
+        results.iter().filter(|result| unread(result)).map(|&(_, value)| value).collect()
+    }
+
+    /// Whether a node is one of these, or stands in a body of one of them.
+    fn stands_in(&self, node: NodeId, scope: ScopeId, core: &BTreeSet<NodeId>) -> bool {
+        core.contains(&node) || self.holder_in(self.model.node(node).scope(), scope, core)
+    }
+
+    fn holder_in(&self, mut inner: ScopeId, scope: ScopeId, core: &BTreeSet<NodeId>) -> bool {
+        while inner != scope {
+            let entered = self.model.scope(inner);
+            match (entered.holder(), entered.parent()) {
+                (Some(holder), _) if core.contains(&holder) => return true,
+                (_, Some(parent)) => inner = parent,
+                _ => return false,
+            }
+        }
+        false
+    }
+
+    /// The nodes that the outputs need: of the module, and of others if they compute from constants alone. How many these are.
+    fn needed(&self, core: &BTreeSet<NodeId>, outputs: &[ValueId]) -> (Vec<NodeId>, usize) {
+        let mut needed: BTreeSet<NodeId> = BTreeSet::new();
+        let mut open: Vec<ValueId> = outputs.to_vec();
+        while let Some(value) = open.pop() {
+            let Some(node) = self.model.value(value).node() else { continue };
+            if (core.contains(&node) || self.constant.contains(&node)) && needed.insert(node) {
+                open.extend(self.model.reads(node));
+            }
+        }
+        // What a body computes for itself comes with its holder.
+        let outermost = |node: &NodeId| {
+            let mut scope = self.model.node(*node).scope();
+            while let Some(holder) = self.model.scope(scope).holder() {
+                if needed.contains(&holder) {
+                    return false;
+                }
+                scope = self.model.node(holder).scope();
+            }
+            true
+        };
+        let nodes: Vec<NodeId> = needed.iter().copied().filter(outermost).collect();
+        let feeders = nodes.iter().filter(|node| !core.contains(node)).count();
+        (nodes, feeders)
+    }
+
+    fn declaration(&self, value: ValueId) -> ValueInfoProto {
+        let own = self.model.scope(self.model.main());
+        let port = own.inputs().iter().chain(own.outputs()).find(|port| port.value == value);
+        if let Some(port) = port {
+            return (*port.info).clone();
+        }
+        let declared = || self.model.value(value).info().and_then(|info| info.r#type.clone());
+        let ty = self.facts.declaration(value).map(Box::new).or_else(declared);
+        ValueInfoProto { r#type: ty, ..ValueInfoProto::default() }
+    }
+
+    fn boundary(
+        &self,
+        path: &str,
+        cut: &Cut,
+        nodes: &[NodeId],
+        feeders: usize,
+        calls: usize,
+        left_out: usize,
+    ) -> Boundary {
+        let table = self.hierarchy.table();
+        let paths = |modules: Vec<ModuleId>| -> Vec<String> {
+            modules.into_iter().map(|module| table.get(module).path.to_string()).collect()
+        };
+        let main = cut.model.scope(cut.model.main());
+        let inside: HashSet<NodeId> = nodes.iter().copied().collect();
+        let inputs = cut.inputs.iter().zip(main.inputs()).map(|(&value, port)| End {
+            name: self.model.value(value).name().to_string(),
+            ty: port.declared().to_string(),
+            modules: self
+                .model
+                .value(value)
+                .node()
+                .map(|by| paths(self.hierarchy.origin(by).modules.clone()))
+                .unwrap_or_default(),
+        });
+        let outputs = cut.outputs.iter().zip(main.outputs()).map(|(&value, port)| {
+            let readers = self.model.value(value).uses().iter().filter_map(|used| match *used {
+                Use::Input { node, .. } => Some(node).filter(|node| !inside.contains(node)),
+                Use::Output { scope, .. } => self.model.scope(scope).holder(),
+            });
+            let mut seen = HashSet::new();
+            let modules = readers
+                .map(|reader| self.hierarchy.origin(reader).primary())
+                .filter(|&module| seen.insert(module));
+            End {
+                name: self.model.value(value).name().to_string(),
+                ty: port.declared().to_string(),
+                modules: paths(modules.collect()),
+            }
+        });
+        let shared = nodes.iter().filter_map(|&id| {
+            let modules = &self.hierarchy.origin(id).modules;
+            let (own, with): (Vec<ModuleId>, Vec<ModuleId>) =
+                modules.iter().partition(|&&module| is_inside(&table.get(module).path, path));
+            (!own.is_empty() && !with.is_empty())
+                .then(|| Shared { node: self.model.node_label(id), with: paths(with) })
+        });
+        Boundary {
+            module: path.to_owned(),
+            nodes: nodes.len(),
+            feeders,
+            inputs: inputs.collect(),
+            outputs: outputs.collect(),
+            shared: shared.collect(),
+            calls,
+            left_out,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns() {
+        let is = |pattern: &str, path: &str| {
+            fits(&pattern.split('.').collect::<Vec<_>>(), &path.split('.').collect::<Vec<_>>())
+        };
+        assert!(is("encoder.layer.*.attention", "encoder.layer.0.attention"));
+        assert!(!is("encoder.layer.*.attention", "encoder.layer.0.attention.self"));
+        assert!(!is("encoder.*", "encoder"));
+        assert!(is("**.attention", "attention") && is("**.attention", "a.b.attention"));
+        assert!(is("a.**.z", "a.z") && is("a.**.z", "a.b.c.z") && !is("a.**.z", "a.b"));
+        assert!(is("layer*.0", "layer12.0") && is("*norm*", "layernorm_a") && !is("a*b", "ac"));
+        assert!(is("**", "a.b") && is("**.**", "a"));
+    }
+}

@@ -1,0 +1,210 @@
+//! The hierarchy: which PyTorch module every node comes from, and who reads what it computes.
+//!
+//! Facts and views are kept apart. A [`Hierarchy`] holds facts: a table of module instances and, for each node, the instances that it comes from and
+//! the evidence for that. Tags such as `/BertModel/BertEncoder/BertLayer.0` are a view of them under a [`Policy`], made anew whenever
+//! somebody wants another one. Who reads a value ([`Hierarchy::consumers`]) is a third thing, never mixed with origins.
+
+pub mod coverage;
+pub mod effect;
+mod exporter;
+pub mod extract;
+pub mod module;
+pub mod origin;
+pub mod recorded;
+mod repr;
+pub mod restore;
+mod scoped;
+pub mod sidecar;
+pub mod store;
+pub mod tag;
+
+use std::collections::{HashMap, HashSet};
+
+pub use self::module::{Module, ModuleId, ModuleTable};
+use self::origin::Unreadable;
+pub use self::origin::{Attribution, Certainty, Evidence};
+use self::recorded::Recorded;
+pub use self::tag::{Policy, Tags};
+use crate::ir::value::{Def, Use};
+use crate::ir::{Model, NodeId, ValueId};
+
+/// The modules of a model, and where its nodes come from.
+#[derive(Clone, Debug)]
+pub struct Hierarchy {
+    table: ModuleTable,
+    origins: HashMap<NodeId, Attribution>,
+    /// Modules that constants were made for by passes.
+    constants: HashMap<ValueId, Vec<ModuleId>>,
+    unreadable: Vec<Unreadable>,
+    /// What tags were made under, where the model or its table says so.
+    policy: Option<Policy>,
+}
+
+impl Hierarchy {
+    /// What the file tells, and what was recorded beside it.
+    pub fn of(model: &Model, recorded: Option<&Recorded>) -> Self {
+        let stored = if recorded.is_none() { store::recorded(model) } else { None };
+        let recorded = recorded.or(stored.as_ref());
+        let table = table(model, recorded);
+        let (origins, unreadable) = origin::origins(model, &table, recorded);
+        let policy = recorded.and_then(|recorded| recorded.policy.clone());
+        let mut hierarchy = Self { table, origins, constants: HashMap::new(), unreadable, policy };
+        hierarchy.constants = model
+            .initializers()
+            .map(|(id, _)| (id, hierarchy.owners(model, id)))
+            .filter(|(_, owners)| !owners.is_empty())
+            .collect();
+        hierarchy
+    }
+
+    /// The same modules for a model that edits made out of the one that this was found for. A new node comes from the modules of all nodes that it was
+    /// made of; a new constant from those of the nodes that were folded.
+    pub fn carried(&self, model: &Model) -> Self {
+        let mut known: HashMap<crate::ir::OriginId, Option<Attribution>> = HashMap::new();
+        let origins = model.nodes().map(|(id, node)| {
+            let origin = known
+                .entry(node.origin())
+                .or_insert_with(|| self.union(&model.origins().sources(node.origin())));
+            let root = || Attribution::new(ModuleId::ROOT, Evidence::Root);
+            (id, origin.clone().unwrap_or_else(root))
+        });
+        let origins = origins.collect();
+        let mut constants: HashMap<ValueId, Vec<ModuleId>> = HashMap::new();
+        for (id, _) in model.initializers() {
+            let made = match model.value(id).def() {
+                Def::Constant { origin: Some(origin), .. } => self.union(&model.origins().sources(*origin)),
+                _ => None,
+            };
+            let modules = made.map(|made| made.modules).or_else(|| self.constants.get(&id).cloned());
+            constants.extend(modules.map(|modules| (id, modules)));
+        }
+        Self {
+            table: self.table.clone(),
+            origins,
+            constants,
+            unreadable: Vec::new(),
+            policy: self.policy.clone(),
+        }
+    }
+
+    /// The modules of all these nodes, each once; the weakest evidence holds for all.
+    fn union(&self, nodes: &[NodeId]) -> Option<Attribution> {
+        let mut union: Option<Attribution> = None;
+        let mut seen = HashSet::new();
+        for found in nodes.iter().filter_map(|node| self.origins.get(node)) {
+            let all =
+                union.get_or_insert_with(|| Attribution { modules: Vec::new(), evidence: found.evidence });
+            all.evidence = all.evidence.max(found.evidence);
+            all.modules.extend(found.modules.iter().filter(|module| seen.insert(**module)));
+        }
+        union
+    }
+
+    /// The modules.
+    pub fn table(&self) -> &ModuleTable {
+        &self.table
+    }
+
+    /// Where a node comes from.
+    pub fn origin(&self, node: NodeId) -> &Attribution {
+        static NOTHING: Attribution = Attribution { modules: Vec::new(), evidence: Evidence::Root };
+        self.origins.get(&node).unwrap_or(&NOTHING)
+    }
+
+    /// Whether this was found for a model that had this node.
+    pub fn knows(&self, node: NodeId) -> bool {
+        self.origins.contains_key(&node)
+    }
+
+    /// The modules that a stored tensor belongs to: owners of the parameters that it is, or was computed from.
+    pub fn constant(&self, value: ValueId) -> &[ModuleId] {
+        self.constants.get(&value).map_or(&[], Vec::as_slice)
+    }
+
+    /// The policy that tags were made under; the usual one, if nothing says which.
+    pub fn policy(&self) -> Policy {
+        self.policy.clone().unwrap_or_default()
+    }
+
+    /// Module stacks of the exporter that could not be read.
+    pub fn unreadable(&self) -> &[Unreadable] {
+        &self.unreadable
+    }
+
+    /// Whether anything is known beyond that there is a model.
+    pub fn is_known(&self) -> bool {
+        !self.table.is_empty() || self.origins.values().any(|found| found.evidence != Evidence::Root)
+    }
+
+    /// The modules of the nodes that read a value, each once: who needs it, one step away.
+    pub fn consumers(&self, model: &Model, value: ValueId) -> Vec<ModuleId> {
+        let mut seen = HashSet::new();
+        let readers = model.value(value).uses().iter().filter_map(|used| match *used {
+            Use::Input { node, .. } => Some(node),
+            Use::Output { scope, .. } => model.scope(scope).holder(),
+        });
+        let modules = readers.flat_map(|node| self.origin(node).modules.iter().copied());
+        modules.filter(|&module| seen.insert(module)).collect()
+    }
+
+    /// The same for all results of a node.
+    pub fn node_consumers(&self, model: &Model, node: NodeId) -> Vec<ModuleId> {
+        let mut seen = HashSet::new();
+        let outputs = model.node(node).outputs().iter().flatten();
+        outputs
+            .flat_map(|&value| self.consumers(model, value))
+            .filter(|&module| seen.insert(module))
+            .collect()
+    }
+
+    /// What became of a module that has no node.
+    pub fn why_without_nodes(&self, model: &Model, id: ModuleId) -> &'static str {
+        let module = self.table.get(id);
+        let holds = self.table.iter().any(|(inner, _)| self.table.parent(inner) == Some(id));
+        let owned = module.direct_parameters.iter().chain(&module.direct_buffers);
+        let full = |own: &String| {
+            if module.path.is_empty() { own.clone() } else { format!("{}.{own}", module.path) }
+        };
+        let stored: HashSet<&str> =
+            model.initializers().map(|(value, _)| &**model.value(value).name()).collect();
+        let mut names = owned.map(full).peekable();
+        if holds || module.is_container() {
+            "it only holds other modules"
+        } else if names.peek().is_none() {
+            "it computes nothing when the model is not being trained, or the exporter folded it"
+        } else if names.any(|name| stored.contains(name.as_str())) {
+            "other modules compute with its parameters, or its computation was folded"
+        } else {
+            "its parameters are no longer in the file: they were folded, or it is never called"
+        }
+    }
+
+    fn owners(&self, model: &Model, id: ValueId) -> Vec<ModuleId> {
+        let value = model.value(id);
+        if let Some(owner) = self.table.owner(value.name()) {
+            return vec![owner];
+        }
+        let folded = value.info().map(|info| exporter::folded_from(&info.metadata_props)).unwrap_or_default();
+        let mut seen = HashSet::new();
+        folded.iter().filter_map(|name| self.table.owner(name)).filter(|&owner| seen.insert(owner)).collect()
+    }
+}
+
+/// All modules that are recorded, that the exporter mentions, or, if there are none, that names of nodes tell of.
+fn table(model: &Model, recorded: Option<&Recorded>) -> ModuleTable {
+    let mut modules: Vec<Module> = recorded
+        .map(|recorded| recorded.table.iter().map(|(_, module)| module.clone()).collect())
+        .unwrap_or_default();
+    let mut listed: HashSet<_> = modules.iter().map(|module| module.path.clone()).collect();
+    let told = exporter::modules(model);
+    modules.extend(told.into_iter().filter(|module| listed.insert(module.path.clone())));
+    if modules.iter().all(|module| module.path.is_empty()) {
+        modules
+            .extend(scoped::modules(model).into_iter().filter(|module| listed.insert(module.path.clone())));
+    }
+    // A file may mention more than a table holds; nothing is then known of its modules.
+    ModuleTable::new(modules).unwrap_or_else(|error| {
+        tracing::warn!("the modules of this model are not used: {error}");
+        ModuleTable::default()
+    })
+}

@@ -1,0 +1,276 @@
+//! The modules of a PyTorch model: their paths, classes and parameters, in one table.
+
+use std::collections::HashMap;
+
+use serde_json::Value as Json;
+
+use crate::proto::Str;
+
+/// Number of a module in its table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ModuleId(u32);
+
+impl ModuleId {
+    /// The model itself.
+    pub const ROOT: Self = Self(0);
+
+    /// Its place in the table.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// One module instance.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Module {
+    /// Attribute names from the model down to it, with dots between them; empty for the model itself.
+    pub path: Str,
+    /// Its class with the Python module that defines it, where known.
+    pub class: Option<Str>,
+    /// The path that it is known by elsewhere, for one module under two names.
+    pub alias_of: Option<Str>,
+    /// Names of the arguments of `forward`.
+    pub forward_args: Vec<String>,
+    /// Their defaults, as far as there are any.
+    pub forward_defaults: serde_json::Map<String, Json>,
+    /// Names of its own parameters.
+    pub direct_parameters: Vec<String>,
+    /// Names of its own buffers.
+    pub direct_buffers: Vec<String>,
+    /// Names and classes of its children, those without nodes included.
+    pub children: Vec<(String, String)>,
+}
+
+impl Module {
+    /// The class without the Python module that defines it.
+    pub fn short_class(&self) -> Option<&str> {
+        self.class.as_deref().map(|class| class.rsplit('.').next().unwrap_or(class))
+    }
+
+    /// Whether PyTorch defines its class.
+    pub fn is_torch_nn(&self) -> bool {
+        self.class.as_deref().is_some_and(|class| class.starts_with("torch.nn."))
+    }
+
+    /// Whether it only holds others, which are called instead of it or one after the other.
+    pub fn is_container(&self) -> bool {
+        self.class.as_deref().is_some_and(|class| class.starts_with("torch.nn.modules.container."))
+    }
+}
+
+/// Why a table cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TableError {
+    /// An alias of an alias that comes round.
+    #[error("module {0:?} is an alias of itself, over others")]
+    Cycle(String),
+    /// An alias of nothing.
+    #[error("module {0:?} is an alias of {1:?}, which the table does not have")]
+    Alias(String, String),
+    /// The same path twice.
+    #[error("module {0:?} is listed twice")]
+    Twice(String),
+    /// Too many modules for any model.
+    #[error("more than {0} modules")]
+    TooMany(usize),
+    /// A path with more parts than any model has.
+    #[error("module {0:?} lies more than {1} levels deep")]
+    TooDeep(String, usize),
+}
+
+/// More than any model has; a table is untrusted input.
+const MOST_MODULES: usize = 1 << 22;
+
+/// The same for the parts of a path.
+const MOST_LEVELS: usize = 1 << 10;
+
+/// All modules, the model itself first and each before those inside of it.
+#[derive(Clone, Debug)]
+pub struct ModuleTable {
+    modules: Vec<Module>,
+    /// The nearest listed module around each.
+    parents: Vec<Option<ModuleId>>,
+    by_path: HashMap<Str, ModuleId>,
+}
+
+impl Default for ModuleTable {
+    fn default() -> Self {
+        let mut table = Self { modules: Vec::new(), parents: Vec::new(), by_path: HashMap::new() };
+        table.push(Module::default(), None);
+        table
+    }
+}
+
+impl ModuleTable {
+    /// The modules, in the order in which parents come before what is inside of them and siblings stay as given. The model itself
+    /// is added where it is missing.
+    pub fn new(given: Vec<Module>) -> Result<Self, TableError> {
+        if given.len() > MOST_MODULES {
+            return Err(TableError::TooMany(MOST_MODULES));
+        }
+        let mut place: HashMap<Str, usize> = HashMap::new();
+        for (index, module) in given.iter().enumerate() {
+            if module.path.split('.').count() > MOST_LEVELS {
+                return Err(TableError::TooDeep(module.path.to_string(), MOST_LEVELS));
+            }
+            if place.insert(module.path.clone(), index).is_some() {
+                return Err(TableError::Twice(module.path.to_string()));
+            }
+        }
+        check_aliases(&given, &place)?;
+        let around = |path: &str| ancestors(path).find_map(|above| place.get(above).copied());
+        let mut inside: HashMap<Option<usize>, Vec<usize>> = HashMap::new();
+        for (index, module) in given.iter().enumerate().filter(|(_, module)| !module.path.is_empty()) {
+            let root = place.get("").copied();
+            inside.entry(around(&module.path).filter(|&above| Some(above) != root)).or_default().push(index);
+        }
+        let mut table = Self { modules: Vec::new(), parents: Vec::new(), by_path: HashMap::new() };
+        let root = place.get("").map(|&root| given[root].clone()).unwrap_or_default();
+        table.push(root, None);
+        let mut open: Vec<(usize, ModuleId)> = Vec::new();
+        let next = |above: Option<usize>, id: ModuleId, open: &mut Vec<(usize, ModuleId)>| {
+            let inside = inside.get(&above).into_iter().flatten();
+            open.extend(inside.rev().map(|&index| (index, id)));
+        };
+        next(None, ModuleId::ROOT, &mut open);
+        while let Some((index, parent)) = open.pop() {
+            let id = table.push(given[index].clone(), Some(parent));
+            next(Some(index), id, &mut open);
+        }
+        Ok(table)
+    }
+
+    fn push(&mut self, module: Module, parent: Option<ModuleId>) -> ModuleId {
+        let id = ModuleId(self.modules.len() as u32);
+        self.by_path.insert(module.path.clone(), id);
+        self.modules.push(module);
+        self.parents.push(parent);
+        id
+    }
+
+    /// How many there are, the model itself included.
+    pub fn len(&self) -> usize {
+        self.modules.len()
+    }
+
+    /// Whether there is none but the model itself.
+    pub fn is_empty(&self) -> bool {
+        self.modules.len() <= 1
+    }
+
+    /// All of them, parents first.
+    pub fn iter(&self) -> impl Iterator<Item = (ModuleId, &Module)> {
+        self.modules.iter().enumerate().map(|(index, module)| (ModuleId(index as u32), module))
+    }
+
+    /// One of them.
+    pub fn get(&self, id: ModuleId) -> &Module {
+        &self.modules[id.index()]
+    }
+
+    /// The module of a path.
+    pub fn find(&self, path: &str) -> Option<ModuleId> {
+        self.by_path.get(path).copied()
+    }
+
+    /// The module of a path, or the nearest one around it.
+    pub fn nearest(&self, path: &str) -> ModuleId {
+        let around = || ancestors(path).find_map(|above| self.find(above));
+        self.find(path).or_else(around).unwrap_or(ModuleId::ROOT)
+    }
+
+    /// The nearest listed module around one; none for the model itself.
+    pub fn parent(&self, id: ModuleId) -> Option<ModuleId> {
+        self.parents[id.index()]
+    }
+
+    /// A module and all around it, the innermost first.
+    pub fn chain(&self, id: ModuleId) -> impl Iterator<Item = ModuleId> {
+        std::iter::successors(Some(id), |&id| self.parent(id))
+    }
+
+    /// Whether a module is another one, or inside of it.
+    pub fn is_within(&self, id: ModuleId, around: ModuleId) -> bool {
+        self.chain(id).any(|above| above == around)
+    }
+
+    /// The innermost module that all of these are within.
+    pub fn common(&self, modules: impl IntoIterator<Item = ModuleId>) -> Option<ModuleId> {
+        modules.into_iter().reduce(|a, b| {
+            let around: Vec<ModuleId> = self.chain(a).collect();
+            self.chain(b).find(|above| around.contains(above)).unwrap_or(ModuleId::ROOT)
+        })
+    }
+
+    /// The module that a parameter or buffer of this name belongs to.
+    pub fn owner(&self, name: &str) -> Option<ModuleId> {
+        let (path, own) = name.rsplit_once('.').unwrap_or(("", name));
+        let id = self.find(path)?;
+        let module = self.get(id);
+        let owns = |names: &[String]| names.iter().any(|known| known == own);
+        (owns(&module.direct_parameters) || owns(&module.direct_buffers)).then_some(id)
+    }
+
+    /// The parameters of a module and of everything inside of it, by their names from the module down. One that is known
+    /// by two names counts once, by the first.
+    pub fn parameters(&self, id: ModuleId) -> Vec<String> {
+        let base = &self.get(id).path;
+        let within =
+            self.modules.iter().filter(|module| module.alias_of.is_none() && is_inside(&module.path, base));
+        within
+            .flat_map(|module| {
+                let path = module.path.get(base.len()..).unwrap_or_default().trim_start_matches('.');
+                let named =
+                    |own: &String| if path.is_empty() { own.clone() } else { format!("{path}.{own}") };
+                module.direct_parameters.iter().map(named).collect::<Vec<_>>()
+            })
+            .collect()
+    }
+
+    /// Levels from the model itself down to the deepest module.
+    pub fn depth(&self) -> usize {
+        let mut depth = vec![0usize; self.modules.len()];
+        for (index, parent) in self.parents.iter().enumerate() {
+            if let Some(parent) = parent {
+                depth[index] = depth[parent.index()] + 1;
+            }
+        }
+        depth.into_iter().max().unwrap_or(0)
+    }
+}
+
+/// The paths around a path, the innermost first; the model itself comes last.
+pub fn ancestors(path: &str) -> impl Iterator<Item = &str> {
+    fn above(path: &str) -> Option<&str> {
+        match path.rfind('.') {
+            Some(dot) => path.get(..dot),
+            None => (!path.is_empty()).then_some(""),
+        }
+    }
+    std::iter::successors(above(path), |path| above(path))
+}
+
+/// Whether a path is another one or lies inside of it.
+pub fn is_inside(path: &str, around: &str) -> bool {
+    around.is_empty()
+        || path.strip_prefix(around).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
+fn check_aliases(given: &[Module], place: &HashMap<Str, usize>) -> Result<(), TableError> {
+    for module in given {
+        let mut at = module;
+        let mut steps = 0usize;
+        while let Some(target) = &at.alias_of {
+            steps += 1;
+            if steps > given.len() {
+                return Err(TableError::Cycle(module.path.to_string()));
+            }
+            let next = place.get(target).and_then(|&index| given.get(index));
+            at = next.ok_or_else(|| TableError::Alias(at.path.to_string(), target.to_string()))?;
+            if at.path == module.path {
+                return Err(TableError::Cycle(module.path.to_string()));
+            }
+        }
+    }
+    Ok(())
+}

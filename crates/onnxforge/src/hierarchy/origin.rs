@@ -1,0 +1,380 @@
+//! Where the nodes of a file come from: the evidence for each, the best first.
+
+use std::collections::HashMap;
+
+use super::exporter;
+use super::module::{ModuleId, ModuleTable};
+use super::recorded::Recorded;
+use super::scoped::{Resolver, scope};
+use super::store;
+use crate::ir::value::{Def, Use};
+use crate::ir::{Model, NodeId, ScopeId, ValueId};
+
+/// What the origin of a node is known from, the best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Evidence {
+    /// The stack of modules that the exporter left at the node.
+    Exporter,
+    /// What somebody recorded while exporting, or this program earlier.
+    Recorded,
+    /// The scope in the node's name, which only one module of the table fits.
+    Scope,
+    /// The same, where more than one could be meant.
+    ScopeGuess,
+    /// The node that holds the body, or calls the function, that it stands in.
+    Enclosing,
+    /// The module that all its neighbours belong to, or the one around theirs.
+    Neighbours,
+    /// The owner of a parameter that it reads.
+    Owner,
+    /// Nothing: it belongs to the model, as all nodes do.
+    Root,
+}
+
+/// How much an origin is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Certainty {
+    /// Written down by whoever made the node.
+    Exact,
+    /// Concluded from what is around it.
+    Inferred,
+    /// Not known; the model itself stands in. Never counts as covered.
+    Root,
+}
+
+impl Evidence {
+    const ALL: [Self; 8] = [
+        Self::Exporter,
+        Self::Recorded,
+        Self::Scope,
+        Self::ScopeGuess,
+        Self::Enclosing,
+        Self::Neighbours,
+        Self::Owner,
+        Self::Root,
+    ];
+
+    /// How much it is worth.
+    pub fn certainty(self) -> Certainty {
+        match self {
+            Self::Exporter | Self::Recorded | Self::Scope => Certainty::Exact,
+            Self::ScopeGuess | Self::Enclosing | Self::Neighbours | Self::Owner => Certainty::Inferred,
+            Self::Root => Certainty::Root,
+        }
+    }
+
+    /// Its name in files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Exporter => "exporter",
+            Self::Recorded => "recorded",
+            Self::Scope => "scope",
+            Self::ScopeGuess => "scope_guess",
+            Self::Enclosing => "enclosing",
+            Self::Neighbours => "neighbours",
+            Self::Owner => "owner",
+            Self::Root => "root",
+        }
+    }
+
+    /// The evidence of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|evidence| evidence.name() == name)
+    }
+
+    /// What it is, for people.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Exporter => "exporter's metadata",
+            Self::Recorded => "recorded",
+            Self::Scope => "scope in its name",
+            Self::ScopeGuess => "scope in its name, not unique",
+            Self::Enclosing => "enclosing node",
+            Self::Neighbours => "neighbours",
+            Self::Owner => "owner of its parameter",
+            Self::Root => "nothing; the model stands in",
+        }
+    }
+}
+
+/// Where a node comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attribution {
+    /// The modules, the one that it stands for first. Never empty.
+    pub modules: Vec<ModuleId>,
+    /// What that is known from.
+    pub evidence: Evidence,
+}
+
+impl Attribution {
+    /// One module.
+    pub fn new(module: ModuleId, evidence: Evidence) -> Self {
+        Self { modules: vec![module], evidence }
+    }
+
+    /// The one that it stands for.
+    pub fn primary(&self) -> ModuleId {
+        self.modules.first().copied().unwrap_or(ModuleId::ROOT)
+    }
+}
+
+/// A module stack that could not be read.
+#[derive(Clone, Debug)]
+pub struct Unreadable {
+    /// Where it stands.
+    pub node: NodeId,
+    /// What is wrong with it.
+    pub problem: String,
+}
+
+/// The origins of all nodes of a model, and the stacks that could not be read.
+pub fn origins(
+    model: &Model,
+    table: &ModuleTable,
+    recorded: Option<&Recorded>,
+) -> (HashMap<NodeId, Attribution>, Vec<Unreadable>) {
+    let mut search = Search { model, table, found: HashMap::new(), unreadable: Vec::new() };
+    search.told(recorded);
+    for scope in [model.main()].into_iter().chain(model.functions().iter().copied()) {
+        search.around(scope);
+    }
+    search.from_neighbours();
+    search.enclosed();
+    search.rest();
+    search.fused();
+    (search.found, search.unreadable)
+}
+
+struct Search<'m> {
+    model: &'m Model,
+    table: &'m ModuleTable,
+    found: HashMap<NodeId, Attribution>,
+    unreadable: Vec<Unreadable>,
+}
+
+impl Search<'_> {
+    /// What files say of nodes themselves.
+    fn told(&mut self, recorded: Option<&Recorded>) {
+        let mut resolver = Resolver::new(self.table);
+        for (id, node) in self.model.nodes() {
+            let found = store::attribution(node, self.table)
+                .or_else(|| self.exported(id))
+                .or_else(|| self.recorded(id, recorded?))
+                .or_else(|| {
+                    let resolved = resolver.resolve(scope(node.name()?)?)?;
+                    let evidence = if resolved.certain { Evidence::Scope } else { Evidence::ScopeGuess };
+                    Some(Attribution::new(resolved.module, evidence))
+                });
+            if let Some(found) = found {
+                self.found.insert(id, found);
+            }
+        }
+    }
+
+    fn exported(&mut self, id: NodeId) -> Option<Attribution> {
+        match exporter::stack(self.model.node(id))? {
+            Ok(levels) => {
+                let (path, _) = levels.last()?;
+                Some(Attribution::new(self.table.nearest(path), Evidence::Exporter))
+            }
+            Err(error) => {
+                self.unreadable.push(Unreadable { node: id, problem: error.to_string() });
+                None
+            }
+        }
+    }
+
+    /// What was recorded for the node's name, or for one of its results.
+    fn recorded(&self, id: NodeId, recorded: &Recorded) -> Option<Attribution> {
+        let node = self.model.node(id);
+        let module = |paths: &Vec<String>| -> Option<Vec<ModuleId>> {
+            let found: Vec<ModuleId> = paths.iter().filter_map(|path| self.table.find(path)).collect();
+            (!found.is_empty()).then_some(found)
+        };
+        let mut outputs = node.outputs().iter().flatten();
+        let anchor = outputs.find_map(|&value| recorded.anchors.get(&**self.model.value(value).name()));
+        let anchored = anchor.and_then(|anchor| {
+            let evidence = anchor.evidence.as_deref().and_then(Evidence::named).unwrap_or(Evidence::Recorded);
+            let modules = module(&anchor.modules).filter(|_| evidence != Evidence::Root)?;
+            Some(Attribution { modules, evidence })
+        });
+        anchored.or_else(|| {
+            let modules = module(recorded.origins.get(&**node.name()?)?)?;
+            Some(Attribution { modules, evidence: Evidence::Recorded })
+        })
+    }
+
+    /// Bodies take the origin of the node that holds them, where nothing is told of their nodes.
+    fn around(&mut self, scope: ScopeId) {
+        for inner in self.model.scopes_within(scope) {
+            let Some(holder) = self.model.scope(inner).holder() else { continue };
+            let Some(origin) = self.found.get(&holder).map(Attribution::primary) else { continue };
+            for (id, _) in self.model.nodes_in(inner) {
+                if !self.found.contains_key(&id) {
+                    let module = self.owner(id, origin).unwrap_or(origin);
+                    self.found.insert(id, Attribution::new(module, Evidence::Enclosing));
+                }
+            }
+        }
+    }
+
+    /// The same after neighbours were asked, and for functions: their nodes compute for all who call them.
+    fn enclosed(&mut self) {
+        let mut callers: HashMap<ScopeId, Vec<ModuleId>> = HashMap::new();
+        let functions: HashMap<_, ScopeId> = self
+            .model
+            .functions()
+            .iter()
+            .filter_map(|&scope| Some((self.model.called_as(scope)?, scope)))
+            .collect();
+        // Functions call functions; as often as there are any, so that each is reached.
+        for _ in 0..functions.len().min(64) {
+            let mut news = false;
+            for (id, node) in self.model.nodes().filter(|_| !functions.is_empty()) {
+                let (Some(&function), Some(origin)) = (functions.get(node.op()), self.found.get(&id)) else {
+                    continue;
+                };
+                let known = callers.entry(function).or_default();
+                for &module in &origin.modules {
+                    if !known.contains(&module) {
+                        known.push(module);
+                        news = true;
+                    }
+                }
+            }
+            if !news {
+                break;
+            }
+            for (&function, modules) in &callers {
+                for scope in self.model.scopes_within(function) {
+                    for (id, _) in self.model.nodes_in(scope) {
+                        let attribution =
+                            Attribution { modules: modules.clone(), evidence: Evidence::Enclosing };
+                        let known = self.found.entry(id).or_insert_with(|| attribution.clone());
+                        if known.evidence == Evidence::Enclosing {
+                            *known = attribution;
+                        }
+                    }
+                }
+            }
+        }
+        self.around(self.model.main());
+    }
+
+    /// The owner of a parameter that a node reads or passes on, if that is inside of `around`.
+    fn owner(&self, id: NodeId, around: ModuleId) -> Option<ModuleId> {
+        let node = self.model.node(id);
+        let owner = |value: &ValueId| self.table.owner(self.model.value(*value).name());
+        let passes_on = node.outputs().iter().flatten().find_map(owner);
+        let read = node.inputs().iter().flatten().filter(|&&value| self.model.constant(value).is_some());
+        let mut owners = passes_on.into_iter().chain(read.filter_map(owner));
+        owners.find(|&owner| self.table.is_within(owner, around))
+    }
+
+    /// Nodes that nothing is told of take the origin of their neighbours, those next to told ones first.
+    fn from_neighbours(&mut self) {
+        let mut open: Vec<NodeId> =
+            self.model.nodes().map(|(id, _)| id).filter(|id| !self.found.contains_key(id)).collect();
+        // Each round reaches one node further.
+        while !open.is_empty() {
+            let known: Vec<(NodeId, Option<Attribution>)> =
+                open.iter().map(|&id| (id, self.from_neighbours_of(id))).collect();
+            open.clear();
+            let mut news = false;
+            for (id, attribution) in known {
+                match attribution {
+                    Some(attribution) => {
+                        news = true;
+                        self.found.insert(id, attribution);
+                    }
+                    None => open.push(id),
+                }
+            }
+            if !news {
+                break;
+            }
+        }
+    }
+
+    fn from_neighbours_of(&self, id: NodeId) -> Option<Attribution> {
+        let readers = self.readers(id);
+        let of = |nodes: &[NodeId]| -> Vec<ModuleId> {
+            nodes.iter().filter_map(|node| self.found.get(node)).map(Attribution::primary).collect()
+        };
+        let makers: Vec<NodeId> = self.makers(id);
+        // What depends on nothing is there for those who read it.
+        let modules = if makers.is_empty() { of(&readers) } else { of(&[makers, readers].concat()) };
+        let common = self.table.common(modules)?;
+        match self.owner(id, common) {
+            Some(owner) => Some(Attribution::new(owner, Evidence::Owner)),
+            // The model is around everything: that is no finding.
+            None if common == ModuleId::ROOT && !self.is_of_root(id) => None,
+            None => Some(Attribution::new(common, Evidence::Neighbours)),
+        }
+    }
+
+    /// Whether all that surrounds a node is known to belong to the model itself.
+    fn is_of_root(&self, id: NodeId) -> bool {
+        let around = [self.makers(id), self.readers(id)].concat();
+        let known = around.iter().filter_map(|node| self.found.get(node));
+        let mut known =
+            known.map(|found| found.primary() == ModuleId::ROOT && found.evidence < Evidence::Root);
+        !around.is_empty() && known.all(|root| root)
+    }
+
+    fn makers(&self, id: NodeId) -> Vec<NodeId> {
+        let inputs = self.model.node(id).inputs().iter().flatten();
+        inputs.filter_map(|&value| self.model.value(value).node()).collect()
+    }
+
+    fn readers(&self, id: NodeId) -> Vec<NodeId> {
+        let outputs = self.model.node(id).outputs().iter().flatten();
+        let uses = outputs.flat_map(|&value| self.model.value(value).uses());
+        uses.filter_map(|used| match *used {
+            Use::Input { node, .. } => Some(node),
+            Use::Output { scope, .. } => self.model.scope(scope).holder(),
+        })
+        .collect()
+    }
+
+    /// What is left: the owner of a parameter, or nothing.
+    fn rest(&mut self) {
+        let all: Vec<NodeId> = self.model.nodes().map(|(id, _)| id).collect();
+        for &id in &all {
+            if !self.found.contains_key(&id)
+                && let Some(owner) = self.owner(id, ModuleId::ROOT)
+            {
+                self.found.insert(id, Attribution::new(owner, Evidence::Owner));
+            }
+        }
+        self.from_neighbours();
+        for id in all {
+            self.found.entry(id).or_insert_with(|| Attribution::new(ModuleId::ROOT, Evidence::Root));
+        }
+    }
+
+    /// Exporters fold a normalization into the layer before it and keep the name of one of both. The weights tell of the other: their
+    /// owner has no node of its own and is a sibling.
+    fn fused(&mut self) {
+        let mut has_nodes = vec![false; self.table.len()];
+        for found in self.found.values() {
+            found.modules.iter().for_each(|module| has_nodes[module.index()] = true);
+        }
+        for (id, node) in self.model.nodes() {
+            let Some(found) = self.found.get_mut(&id).filter(|found| found.evidence < Evidence::Root) else {
+                continue;
+            };
+            let weights = node.inputs().iter().flatten();
+            let weights =
+                weights.filter(|&&value| matches!(self.model.value(value).def(), Def::Constant { .. }));
+            for owner in weights.filter_map(|&value| self.table.owner(self.model.value(value).name())) {
+                let sibling = self.table.parent(owner) == self.table.parent(found.primary());
+                if !has_nodes[owner.index()] && sibling && !found.modules.contains(&owner) {
+                    found.modules.push(owner);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,342 @@
+//! Where a model keeps its hierarchy: metadata of nodes, and one entry of the model that other tools leave alone.
+//!
+//! | key | of | value |
+//! |---|---|---|
+//! | `onnxforge.module` | node | JSON list of the paths of its modules, the one that it stands for first |
+//! | `onnxforge.tags` | node | JSON list of their tags |
+//! | `onnxforge.evidence` | node | what the origin is known from, where that is not exact |
+//! | `onnxforge.consumers` | node | JSON list of the paths of the modules that read its results, on request |
+//! | `namespace` | node | levels for viewers, where the exporter wrote none |
+//! | `onnxforge.hierarchy` | model | the module table, the fingerprint of the graph, and the modules of each result by its name |
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt::Write;
+
+use serde::Serialize;
+use serde::ser::SerializeMap;
+use sha2::{Digest, Sha256};
+
+use super::exporter::{NAMESPACE, TRACES, entry};
+use super::module::{Module, ModuleId, ModuleTable};
+use super::origin::{Attribution, Certainty, Evidence};
+use super::recorded::{Recorded, SCHEMA_VERSION, read};
+use super::{Hierarchy, Policy, Tags};
+use crate::ir::{Model, Node, NodeId};
+
+const MODULE: &str = "onnxforge.module";
+const TAGS: &str = "onnxforge.tags";
+const EVIDENCE: &str = "onnxforge.evidence";
+const CONSUMERS: &str = "onnxforge.consumers";
+const HIERARCHY: &str = "onnxforge.hierarchy";
+/// What all keys of ours start with.
+const OURS: &str = "onnxforge.";
+/// What all keys of PyTorch's exporter and its tools start with.
+const EXPORTERS: &[&str] = &["pkg.torch.", "pkg.onnxscript."];
+
+/// What the node itself says of its origin.
+pub fn attribution(node: &Node, table: &ModuleTable) -> Option<Attribution> {
+    let paths: Vec<String> = serde_json::from_str(entry(node.metadata(), MODULE)?).ok()?;
+    let evidence = match entry(node.metadata(), EVIDENCE) {
+        Some(name) => Evidence::named(name)?,
+        None => Evidence::Recorded,
+    };
+    let modules: Vec<ModuleId> = paths.iter().filter_map(|path| table.find(path)).collect();
+    (!modules.is_empty() && evidence != Evidence::Root).then_some(Attribution { modules, evidence })
+}
+
+/// What the model says, where it was tagged before.
+pub fn recorded(model: &Model) -> Option<Recorded> {
+    let text = entry(&model.header().metadata_props, HIERARCHY)?;
+    match read(text.as_bytes()) {
+        Ok(recorded) => Some(recorded),
+        Err(error) => {
+            tracing::warn!("the metadata entry {HIERARCHY} is not used: {error}");
+            None
+        }
+    }
+}
+
+/// Whether the model was tagged.
+pub fn is_tagged(model: &Model) -> bool {
+    entry(&model.header().metadata_props, HIERARCHY).is_some()
+}
+
+/// What is written, beside the table itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct WriteOptions {
+    /// Who reads the results of nodes, too.
+    pub consumers: bool,
+}
+
+/// Writes the hierarchy into the metadata of the model. Nothing else changes.
+pub fn write(model: &mut Model, hierarchy: &Hierarchy, policy: &Policy, options: WriteOptions) {
+    let tags = &Tags::new(hierarchy.table(), policy);
+    let nodes: Vec<NodeId> = model.nodes().map(|(id, _)| id).collect();
+    let table = hierarchy.table();
+    for &id in &nodes {
+        let origin = hierarchy.origin(id);
+        let paths: Vec<&str> = origin.modules.iter().map(|&module| &*table.get(module).path).collect();
+        model.annotate(id, MODULE, Some(json(&paths).into()));
+        model.annotate(id, TAGS, Some(json(&distinct(origin, tags)).into()));
+        let weak = origin.evidence.certainty() != Certainty::Exact;
+        model.annotate(id, EVIDENCE, weak.then(|| origin.evidence.name().into()));
+        let consumers = options.consumers.then(|| {
+            let readers = hierarchy.node_consumers(model, id);
+            json(&readers.iter().map(|&module| &*table.get(module).path).collect::<Vec<_>>()).into()
+        });
+        model.annotate(id, CONSUMERS, consumers);
+        if entry(model.node(id).metadata(), NAMESPACE).is_none() {
+            let namespace = namespace(table, origin.primary(), model.node(id));
+            model.annotate(id, NAMESPACE, Some(namespace.into()));
+        }
+    }
+    let whole = json(&Whole { model, hierarchy, policy });
+    model.annotate_model(HIERARCHY, Some(whole.into()));
+}
+
+/// The modules of nodes that passes made, for a model that was not tagged: what such a node inherited tells of one of them only.
+pub fn write_new(model: &mut Model, before: &Hierarchy, carried: &Hierarchy) {
+    let nodes: Vec<NodeId> = model.nodes().map(|(id, _)| id).filter(|&id| !before.knows(id)).collect();
+    for id in nodes {
+        let origin = carried.origin(id);
+        if origin.evidence == Evidence::Root {
+            continue;
+        }
+        let paths: Vec<&str> =
+            origin.modules.iter().map(|&module| &*carried.table().get(module).path).collect();
+        model.annotate(id, MODULE, Some(json(&paths).into()));
+        let weak = origin.evidence.certainty() != Certainty::Exact;
+        model.annotate(id, EVIDENCE, weak.then(|| origin.evidence.name().into()));
+    }
+}
+
+/// The tags of a node's modules, each once.
+pub fn distinct<'t>(origin: &Attribution, tags: &'t Tags) -> Vec<&'t str> {
+    let mut found: Vec<&str> = Vec::new();
+    for tag in origin.modules.iter().map(|&module| tags.get(module)) {
+        if !found.contains(&tag) {
+            found.push(tag);
+        }
+    }
+    found
+}
+
+/// What to remove.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Strip {
+    /// What this program wrote.
+    Ours,
+    /// That, and what exporters wrote.
+    All,
+    /// Lines of source code and paths of the machine that exported.
+    Traces,
+}
+
+/// Removes metadata; the answer is how many entries went.
+pub fn strip(model: &mut Model, what: Strip) -> usize {
+    let ours = |key: &str| key.starts_with(OURS);
+    let exporters = |key: &str| key == NAMESPACE || EXPORTERS.iter().any(|prefix| key.starts_with(prefix));
+    match what {
+        // A namespace of ours tells nothing that the exporter's keys beside it would not.
+        Strip::Ours => {
+            let added: Vec<NodeId> =
+                model.nodes().filter(|(_, node)| has_our_namespace(node)).map(|(id, _)| id).collect();
+            added.iter().for_each(|&id| model.annotate(id, NAMESPACE, None));
+            model.retain_metadata(&|key| !ours(key)) + added.len()
+        }
+        Strip::All => model.retain_metadata(&|key| !ours(key) && !exporters(key)),
+        Strip::Traces => {
+            model.retain_metadata(&|key| !TRACES.contains(&key)) + model.forget_docs(&is_call_stack)
+        }
+    }
+}
+
+/// Whether the namespace of a node was written by this program: the exporter writes its own keys with it.
+fn has_our_namespace(node: &Node) -> bool {
+    let theirs = node.metadata().iter().any(|entry| {
+        entry.key.as_deref().is_some_and(|key| EXPORTERS.iter().any(|prefix| key.starts_with(prefix)))
+    });
+    let tagged = entry(node.metadata(), MODULE).is_some();
+    tagged && !theirs
+}
+
+/// Whether a text has lines such as `…/model.py(12): forward`, which the older exporter writes when told to be verbose.
+fn is_call_stack(text: &str) -> bool {
+    let line = |line: &str| {
+        let rest = line.split_once(".py(").and_then(|(_, rest)| rest.split_once(')'));
+        rest.is_some_and(|(number, _)| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    text.lines().any(line)
+}
+
+/// The levels of a node for viewers, as the exporter writes them.
+fn namespace(table: &ModuleTable, module: ModuleId, node: &Node) -> String {
+    let mut levels: Vec<ModuleId> = table.chain(module).collect();
+    levels.reverse();
+    let mut text = String::new();
+    for level in levels {
+        let module = table.get(level);
+        let class = module.class.as_deref().unwrap_or("module");
+        let _ = write!(text, "{}: {class}/", module.path);
+    }
+    let name = node.name().map_or_else(
+        || node.op().name.to_string(),
+        |name| name.rsplit('/').next().unwrap_or(name).to_owned(),
+    );
+    let _ = write!(text, "{name}: {}", node.op());
+    text
+}
+
+/// What tells one graph from another: operators, and the names of what they read and compute.
+pub fn fingerprint(model: &Model) -> String {
+    let mut hash = Sha256::new();
+    let mut text = |text: &str| {
+        hash.update((text.len() as u64).to_le_bytes());
+        hash.update(text.as_bytes());
+    };
+    for (_, node) in model.nodes() {
+        text(&node.op().to_string());
+        for value in node.inputs().iter().chain(node.outputs()) {
+            text(value.map_or("", |value| model.value(value).name()));
+        }
+    }
+    hash.finalize().iter().take(16).fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// JSON in one line.
+fn json(value: &impl Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_default()
+}
+
+/// The module table as JSON, in its order.
+pub struct Modules<'t>(pub &'t ModuleTable);
+
+impl Serialize for Modules<'_> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(_, module)| (&*module.path, Stored(module))))
+    }
+}
+
+/// A module as it is stored: what can be derived is left out.
+struct Stored<'t>(&'t Module);
+
+impl Serialize for Stored<'_> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let module = self.0;
+        let mut map = serializer.serialize_map(None)?;
+        if let Some(class) = &module.class {
+            map.serialize_entry("class", class)?;
+        }
+        if let Some(alias) = &module.alias_of {
+            map.serialize_entry("alias_of", alias)?;
+        }
+        let lists = [
+            ("forward_args", &module.forward_args),
+            ("direct_parameters", &module.direct_parameters),
+            ("direct_buffers", &module.direct_buffers),
+        ];
+        for (key, list) in lists.into_iter().filter(|(_, list)| !list.is_empty()) {
+            map.serialize_entry(key, list)?;
+        }
+        if !module.forward_defaults.is_empty() {
+            map.serialize_entry("forward_defaults", &module.forward_defaults)?;
+        }
+        if !module.children.is_empty() {
+            map.serialize_entry("children", &Pairs(&module.children))?;
+        }
+        map.end()
+    }
+}
+
+/// Names and texts as a JSON object, in their order.
+pub struct Pairs<'t>(pub &'t [(String, String)]);
+
+impl Serialize for Pairs<'_> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(name, text)| (name, text)))
+    }
+}
+
+/// The entry of the model.
+struct Whole<'m> {
+    model: &'m Model,
+    hierarchy: &'m Hierarchy,
+    policy: &'m Policy,
+}
+
+impl Serialize for Whole<'_> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut anchors: Vec<(&str, Vec<usize>)> = Vec::new();
+        let mut weak: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for (id, node) in self.model.nodes() {
+            let origin = self.hierarchy.origin(id);
+            let Some(&output) = node.outputs().iter().flatten().next() else { continue };
+            let name = &**self.model.value(output).name();
+            if origin.evidence == Evidence::Root {
+                continue;
+            }
+            anchors.push((name, origin.modules.iter().map(|module| module.index()).collect()));
+            if origin.evidence.certainty() != Certainty::Exact {
+                weak.entry(origin.evidence.name()).or_default().push(name);
+            }
+        }
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("schema_version", SCHEMA_VERSION)?;
+        map.serialize_entry("fingerprint", &fingerprint(self.model))?;
+        map.serialize_entry("policy", self.policy)?;
+        map.serialize_entry("modules", &Modules(self.hierarchy.table()))?;
+        map.serialize_entry("anchors", &Anchors(&anchors))?;
+        map.serialize_entry("weak", &weak)?;
+        map.end()
+    }
+}
+
+struct Anchors<'m>(&'m [(&'m str, Vec<usize>)]);
+
+impl Serialize for Anchors<'_> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(name, modules)| (name, modules)))
+    }
+}
+
+/// Names that nodes can be told apart by: their own where no other has it, else their place.
+pub fn names(model: &Model) -> HashMap<NodeId, String> {
+    let mut counts: HashMap<&str, usize> = HashMap::new();
+    for (_, node) in model.nodes() {
+        *counts.entry(node.name().map_or("", |name| name)).or_default() += 1;
+    }
+    let places = places(model);
+    let name = |(id, node): (NodeId, &Node)| {
+        let own = node.name().filter(|name| !name.is_empty() && counts.get(&***name) == Some(&1));
+        let place = || places.get(&id).cloned().unwrap_or_default();
+        (id, own.map_or_else(place, |name| name.to_string()))
+    };
+    model.nodes().map(name).collect()
+}
+
+/// Where each node stands: `graph/12`, or `graph/12/then_branch/0` in a body.
+pub fn places(model: &Model) -> HashMap<NodeId, String> {
+    let mut places = HashMap::new();
+    let functions = model.functions().iter().map(|&scope| {
+        let called = model.called_as(scope).map(|op| op.to_string()).unwrap_or_default();
+        (scope, format!("function {called}"))
+    });
+    let mut open: Vec<_> = std::iter::once((model.main(), "graph".to_owned())).chain(functions).collect();
+    while let Some((scope, prefix)) = open.pop() {
+        for (index, (id, node)) in model.nodes_in(scope).enumerate() {
+            let place = format!("{prefix}/{index}");
+            for attr in node.attrs() {
+                for (number, &body) in attr.scopes().iter().enumerate() {
+                    let which =
+                        if number == 0 { attr.name.to_string() } else { format!("{}[{number}]", attr.name) };
+                    open.push((body, format!("{place}/{which}")));
+                }
+            }
+            places.insert(id, place);
+        }
+    }
+    places
+}

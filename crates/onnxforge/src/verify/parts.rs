@@ -1,0 +1,90 @@
+//! Whether parts of a model compute what the whole computes there, bit for bit.
+
+use std::collections::HashMap;
+
+use super::compare::compare;
+use super::engine::EngineError;
+use super::{Options, VerifyError, inputs};
+use crate::infer::Inference;
+use crate::ir::cut::Cut;
+use crate::ir::{Model, ValueId};
+use crate::ops::Value;
+use crate::proto::schema::ValueInfoProto;
+
+/// Values of a whole model in one run.
+pub struct Observed {
+    values: HashMap<ValueId, Value>,
+}
+
+/// How a part compares with the whole.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Compared {
+    /// All outputs have the same bits.
+    Identical,
+    /// This output differs: its name, and by how much.
+    Different(String),
+}
+
+/// Runs the whole model on made-up or given inputs, and keeps what these values were.
+pub fn observe(
+    whole: &Model,
+    wanted: &[ValueId],
+    facts: &Inference,
+    options: &Options,
+) -> Result<Observed, VerifyError> {
+    let given = inputs(whole, facts, options, 0)?;
+    let main = whole.scope(whole.main());
+    let ports = main.inputs().iter().chain(main.outputs()).map(|port| port.value);
+    let exposed: Vec<ValueId> = ports.collect();
+    let inside: Vec<ValueId> = wanted.iter().copied().filter(|value| !exposed.contains(value)).collect();
+    let declare = |value: ValueId| {
+        let declared = || whole.value(value).info().and_then(|info| info.r#type.clone());
+        let r#type = facts.declaration(value).map(Box::new).or_else(declared);
+        ValueInfoProto { r#type, ..ValueInfoProto::default() }
+    };
+    let wider = whole.with_outputs(&inside, &declare);
+    let failed = |error: EngineError| VerifyError::Run { which: "whole", sizes: given.sizes.clone(), error };
+    let results =
+        options.engine.open(&wider).and_then(|mut ready| ready.run(&given.values)).map_err(failed)?;
+    let mut values = HashMap::new();
+    for &value in wanted {
+        let name = &**whole.value(value).name();
+        if let Some(found) = results.get(name).or_else(|| given.values.get(name)) {
+            values.insert(value, found.clone());
+        }
+    }
+    Ok(Observed { values })
+}
+
+/// Runs a part on what the whole model computed at its ends.
+pub fn compare_part(part: &Cut, observed: &Observed, options: &Options) -> Result<Compared, VerifyError> {
+    let name = |value: ValueId, cut: &Model, port: usize, outputs: bool| {
+        let main = cut.scope(cut.main());
+        let ports = if outputs { main.outputs() } else { main.inputs() };
+        let name = ports.get(port).map(|port| cut.value(port.value).name().to_string());
+        (name.unwrap_or_default(), observed.values.get(&value).cloned())
+    };
+    let mut given = HashMap::new();
+    for (port, &value) in part.inputs.iter().enumerate() {
+        let (name, value) = name(value, &part.model, port, false);
+        given.extend(value.map(|value| (name, value)));
+    }
+    let sizes = "on values of the whole".to_owned();
+    let failed = |error: EngineError| VerifyError::Run { which: "extracted", sizes, error };
+    let results = options.engine.open(&part.model).and_then(|mut ready| ready.run(&given)).map_err(failed)?;
+    for (port, &value) in part.outputs.iter().enumerate() {
+        let (name, expected) = name(value, &part.model, port, true);
+        let (Some(expected), Some(found)) = (expected, results.get(&name)) else {
+            return Ok(Compared::Different(format!("{name} is not there")));
+        };
+        match compare(&expected, found) {
+            Ok(difference) if difference.identical => {}
+            Ok(difference) => {
+                return Ok(Compared::Different(format!("{name} by up to {:.1e}", difference.max_abs)));
+            }
+            Err(mismatch) => return Ok(Compared::Different(format!("{name}: {mismatch}"))),
+        }
+    }
+    Ok(Compared::Identical)
+}
