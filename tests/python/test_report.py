@@ -463,7 +463,7 @@ def test_modules_without_nodes_have_their_reason(chromium, files):
         assert page.locator(".reasons .module").all_text_contents() == [module["path"] for module in without]
         page.locator(".reasons .module").last.click()
         assert selected(page) == without[-1]["path"]
-        assert page.locator(".notice").text_content() == f"No nodes. {without[-1]['without']}"
+        assert page.locator(".notice").text_content() == f"No nodes: {without[-1]['without']}"
         assert page.locator("code.command").count() == 0
 
 

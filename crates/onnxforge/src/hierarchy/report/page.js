@@ -38,7 +38,8 @@ function arrange(modules) {
     free[parent[index]] += size[index];
     free[index] = start[index] + 1;
   }
-  return { parent, children, depth, inside: (index, top) => start[index] >= start[top] && start[index] < start[top] + size[top] };
+  const inside = (index, top) => start[index] >= start[top] && start[index] < start[top] + size[top];
+  return { parent, children, depth, inside };
 }
 
 /** The name of a module in the URL: its path, with its index where the path is not its alone. */
@@ -133,7 +134,10 @@ function signed(value) {
   return value < 0 ? `−${count(-value)}` : value > 0 ? `+${count(value)}` : "0";
 }
 
-const change = (before, after) => (before > 0 ? `${after <= before ? "−" : "+"}${percent(Math.abs(before - after) / before)}` : "–");
+function change(before, after) {
+  return before > 0 ? `${after <= before ? "−" : "+"}${percent(Math.abs(before - after) / before)}` : "–";
+}
+
 const kindOfChange = (before, after) => (after < before ? "good" : after > before ? "bad" : "same");
 const plural = (number, noun) => `${count(number)} ${noun}${number === 1 ? "" : "s"}`;
 
@@ -161,7 +165,7 @@ function bar(fraction, kind) {
 /** A bar of several parts of a whole: `[kind, amount]` each. */
 function stacked(parts) {
   const whole = parts.reduce((sum, [, amount]) => sum + amount, 0);
-  return el("span", { class: "bar stacked" }, parts.map(([kind, amount]) =>
+  return el("span", { class: "bar stacked" }, parts.map(([kind, amount]) => amount > 0 &&
     el("i", { class: kind, style: { width: `${(100 * share(amount, whole)).toFixed(2)}%` } })));
 }
 
@@ -274,6 +278,8 @@ function virtualList(scroller, body, height, make) {
 // ---------------------------------------------------------------- tree
 
 const treeElement = document.getElementById("tree");
+const sortChoice = document.getElementById("sort");
+const labelChoices = document.querySelectorAll("[data-label]");
 const searchBox = document.getElementById("search");
 const tree = virtualList(treeElement, document.getElementById("rows"), 34, (row) => treeRow(visible[row], row));
 let visible = [];
@@ -301,7 +307,8 @@ function matches(index, query) {
     const position = (text ?? "").toLowerCase().lastIndexOf(query);
     return position >= 0 && position + query.length > (text.startsWith(prefix) ? prefix.length : 0);
   };
-  return (module.class ?? "").toLowerCase().includes(query) || reaches(module.path, above.path) || reaches(module.tag, above.tag);
+  const named = (module.class ?? "").toLowerCase().includes(query);
+  return named || reaches(module.path, above.path) || reaches(module.tag, above.tag ?? "");
 }
 
 function search(text) {
@@ -324,7 +331,8 @@ function search(text) {
 /** The children that a module shows when it is open: in a search those on the way to matches, below a match all. */
 function shownChildren(index) {
   const children = hierarchy.children[index];
-  return found?.above.has(index) ? children.filter((child) => found.above.has(child) || found.matching.has(child)) : children;
+  if (!found?.above.has(index)) return children;
+  return children.filter((child) => found.above.has(child) || found.matching.has(child));
 }
 
 function isOpen(index) {
@@ -349,10 +357,11 @@ function setAll(open) {
 const SORTS = {
   order: { title: "Model order" },
   name: { title: "Name", compare: (a, b) => ownPath(a).localeCompare(ownPath(b), "en", { numeric: true }) },
-  ...Object.fromEntries(METRICS.map(({ key, name }) => [key, { title: name, compare: (a, b) => all(modules[b], key) - all(modules[a], key) }])),
+  ...Object.fromEntries(METRICS.map(({ key, name }) => [key, { title: name, compare: (a, b) => amount(b, key) - amount(a, key) }])),
   ...(hasBefore && { before: { title: "Nodes saved", compare: (a, b) => saved(b) - saved(a) } }),
 };
 
+const amount = (index, key) => all(modules[index], key) ?? 0;
 const saved = (index) => (modules[index].before === null ? 0 : modules[index].before - modules[index].nodes.all);
 
 function drawTree() {
@@ -365,7 +374,7 @@ function drawTree() {
     if (!isOpen(index)) continue;
     const children = [...shownChildren(index)];
     if (compare) children.sort(compare);
-    waiting.push(...children.reverse());
+    for (const child of children.reverse()) waiting.push(child);
   }
   if (found && !found.matching.size) visible = [];
   tree.show(visible.length);
@@ -375,16 +384,19 @@ function drawTree() {
 function treeRow(index, row) {
   const module = modules[index];
   const branches = hierarchy.children[index].length > 0;
-  const [name, aside] = state.label === "class" ? [ownClass(index), ownPath(index)] : [ownPath(index) || fullName(0), ownClass(index)];
+  const labels = [ownPath(index) || fullName(0), ownClass(index)];
+  if (state.label === "class" && labels[1]) labels.reverse();
+  const [name, aside] = labels;
   const classes = ["row", index === state.module && "selected", !module.nodes.all && "empty", found?.matching.has(index) && "match"];
+  const title = [module.path, module.tag].filter(Boolean).join("\n");
   return el("div", {
     class: classes.filter(Boolean).join(" "), id: `row-${index}`, role: "treeitem", "data-row": row,
     "aria-level": hierarchy.depth[index] + 1, "aria-selected": String(index === state.module),
     "aria-expanded": branches ? String(isOpen(index)) : null,
   },
-  el("span", { class: "name", style: { "--depth": Math.min(hierarchy.depth[index], 12) }, title: [module.path, module.tag].filter(Boolean).join("\n") },
+  el("span", { class: "name", style: { "--depth": Math.min(hierarchy.depth[index], 12) }, title },
     el("span", { class: branches ? `twisty ${isOpen(index) ? "open" : ""}` : "twisty none" }),
-    el("span", { class: "labels" }, el("b", {}, marked(name || aside)), name && name !== aside && el("span", { class: "aside" }, marked(aside)))),
+    el("span", { class: "labels" }, el("b", {}, marked(name)), name !== aside && el("span", { class: "aside" }, marked(aside)))),
   METRICS.map((metric) => metricCell(module, metric)),
   hasBefore && beforeCell(index));
 }
@@ -393,7 +405,8 @@ function metricCell(module, { key, name, format }) {
   const value = all(module, key);
   const part = share(value, all(root, key));
   const title = value === null ? `${name}: not known` : `${name}: ${count(value)}, ${percent(part)} of the model`;
-  return el("span", { class: `number ${state.sort === key ? "sorted" : ""}`, title }, el("span", {}, value === 0 ? "0" : format(value)), bar(part));
+  const sorted = state.sort === key ? "sorted" : "";
+  return el("span", { class: `number ${sorted}`, title }, el("span", {}, value === 0 ? "0" : format(value)), bar(part));
 }
 
 function beforeCell(index) {
@@ -401,12 +414,14 @@ function beforeCell(index) {
   if (before === null) return el("span", { class: "number before" }, el("span", {}, "–"), bar(0));
   const kind = kindOfChange(before, after);
   return el("span", { class: "number before", title: `${plural(before, "node")} before the optimizer, ${count(after)} after` },
-    el("span", {}, count(before), el("em", { class: kind }, before === after ? "" : change(before, after))), bar(share(after, before), kind));
+    el("span", {}, count(before), el("em", { class: kind }, before === after ? "" : change(before, after))),
+    bar(share(after, before), kind));
 }
 
 function drawColumns() {
   const sortable = (key, title) => button({
-    class: state.sort === key ? "sorted" : "", "data-sort": key, tabindex: -1, onclick: () => sortBy(state.sort === key ? "order" : key),
+    class: state.sort === key ? "sorted" : "", "data-sort": key, tabindex: -1,
+    onclick: () => sortBy(state.sort === key ? "order" : key),
   }, title);
   document.getElementById("columns").replaceChildren(sortable("name", "Module"),
     ...METRICS.map(({ key, title }) => sortable(key, title)), ...(hasBefore ? [sortable("before", "Before")] : []));
@@ -414,14 +429,14 @@ function drawColumns() {
 
 function sortBy(key) {
   state.sort = key;
-  document.getElementById("sort").value = key;
+  sortChoice.value = key;
   drawColumns();
   drawTree();
 }
 
 function labelBy(label) {
   state.label = label;
-  for (const choice of document.querySelectorAll("[data-label]")) choice.setAttribute("aria-pressed", String(choice.dataset.label === label));
+  for (const choice of labelChoices) choice.setAttribute("aria-pressed", String(choice.dataset.label === label));
   drawTree();
 }
 
@@ -510,44 +525,58 @@ function moduleHead(index) {
   }, title, number !== null && el("small", {}, count(number)));
   return el("div", { class: "module-head" },
     el("div", { class: "crumbs" }, crumbs.length ? crumbs : el("span", { class: "dim" }, "The whole model")),
-    el("h2", { id: "selected" }, el("span", {}, ownPath(index) || fullName(index)), module.path && module.class && el("span", { class: "class" }, module.class)),
-    el("div", { class: "tabs", role: "tablist" }, tab("overview", "Overview", null), tab("nodes", "Nodes", nodesOf(index).length)));
+    el("h2", { id: "selected" }, el("span", {}, ownPath(index) || fullName(index)),
+      module.path && module.class && el("span", { class: "class" }, module.class)),
+    el("div", { class: "tabs", role: "tablist" },
+      tab("overview", "Overview", null), tab("nodes", "Nodes", nodesOf(index).length)));
 }
 
 function drawOverview(index, body) {
   const module = modules[index];
-  body.append(el("div", { class: "cards" }, METRICS.map((metric) => metricCard(module, metric)), module.before !== null ? beforeCard(module) : []),
-    ...notices(module), identity(module),
-    el("div", { class: "pair" },
-      el("div", {}, connections("Inputs", module.inputs, "from", "model input"), connections("Outputs", module.outputs, "to", "model output"), weights(module)),
-      operators(index)));
+  const cards = METRICS.map((metric) => metricCard(module, metric));
+  if (module.before !== null) cards.push(beforeCard(module));
+  body.append(el("div", { class: "cards" }, cards),
+    ...notices(module), identity(module));
+  if (!nodesOf(index).length && !module.weights.length) return;
+  const inputs = connections("Inputs", module.inputs, "from", "model input");
+  const outputs = connections("Outputs", module.outputs, "to", "model output");
+  body.append(el("div", { class: "pair" }, el("div", {}, inputs, outputs, weights(module)), operators(index)));
 }
 
 function metricCard(module, { key, name, format }) {
   const value = all(module, key);
   const part = share(value, all(root, key));
   const own = module[key]?.own;
-  const lines = [value !== null && module !== root && `${percent(part)} of all`, own && own !== value && `${format(own)} own`].filter(Boolean);
+  const lines = [];
+  if (value !== null && module !== root) lines.push(`${percent(part)} of all`);
+  if (own && own !== value) lines.push(`${format(own)} own`);
   const note = key === "flops" && model.flops_note;
+  if (module === root && note) lines.push(note);
   return el("div", { class: "card", title: [`${name}: ${count(value)}`, note].filter(Boolean).join("\n"), "data-metric": key },
-    el("h3", {}, name), el("strong", {}, format(value)), bar(part), lines.map((line) => el("p", {}, line)), module === root && note && el("p", {}, note));
+    el("h3", {}, name), el("strong", {}, format(value)), bar(part), lines.map((line) => el("p", {}, line)));
 }
 
 function beforeCard({ before, nodes: { all: after } }) {
-  return el("div", { class: "card", "data-metric": "before", title: `${plural(before, "node")} before the optimizer, ${count(after)} after` },
-    el("h3", {}, "Optimizer"), el("strong", {}, before === after ? "=" : change(before, after)), bar(share(after, before), kindOfChange(before, after)),
+  const title = `${plural(before, "node")} before the optimizer, ${count(after)} after`;
+  return el("div", { class: "card", "data-metric": "before", title },
+    el("h3", {}, "Optimizer"), el("strong", {}, before === after ? "0 %" : change(before, after)),
+    bar(share(after, before), kindOfChange(before, after)),
     el("p", {}, `${count(before)} before`), el("p", {}, `${count(after)} after`));
 }
 
 function notices(module) {
   const some = [];
-  if (module.without) some.push(el("p", { class: "notice" }, el("b", {}, "No nodes. "), module.without));
-  if (module.shared) some.push(el("p", { class: "notice" }, el("b", {}, plural(module.shared, "node")), module.shared === 1 ? " also belongs" : " also belong", " to modules outside of this one."));
+  if (module.without) some.push(el("p", { class: "notice" }, el("b", {}, "No nodes: "), module.without));
+  if (module.shared) {
+    const belong = module.shared === 1 ? "belongs" : "belong";
+    some.push(el("p", { class: "notice" }, el("b", {}, plural(module.shared, "node")), ` also ${belong} to modules outside of this one.`));
+  }
   return some;
 }
 
 function identity(module) {
-  const line = (title, text, what) => text && [el("dt", {}, title), el("dd", {}, tail("code", { class: what }, text), copyButton(text, what))];
+  const line = (title, text, what) =>
+    text && [el("dt", {}, title), el("dd", {}, tail("code", { class: what }, text), copyButton(text, what))];
   return el("dl", { class: "identity" }, line("Tag", module.tag, "tag"), line("Path", module.path, "path"),
     line("Class", module.full_class || module.class, "class"), line("Extract", module.extract, "command"));
 }
@@ -558,15 +587,24 @@ function panel(title, number, ...content) {
 
 const nothing = (text) => el("p", { class: "dim nothing" }, text);
 
+/** A panel with a list of values, each with its name and type and what `more` makes of it. */
+function valuePanel(title, values, otherwise, more) {
+  const item = (value) => el("li", {},
+    el("div", {}, tail("code", {}, value.name), el("span", { class: "type", title: value.type }, value.type)), more(value));
+  return panel(title, values.length, values.length ? limited(el("ul", { class: "values" }), values, 12, item) : nothing(otherwise));
+}
+
 function connections(title, values, direction, outside) {
-  const item = (value) => el("li", {}, el("div", {}, tail("code", {}, value.name), el("span", { class: "type", title: value.type }, value.type)),
-    limited(el("div", { class: "chips" }, el("span", { class: "dim" }, value[direction].length ? direction : outside)), value[direction], 4, (index) => moduleLink(index)));
-  return panel(title, values.length, values.length ? limited(el("ul", { class: "values" }), values, 12, item) : nothing("None"));
+  return valuePanel(title, values, "None", (value) => {
+    const chips = el("div", { class: "chips" }, el("span", { class: "dim" }, value[direction].length ? direction : outside));
+    return limited(chips, value[direction], 4, (index) => moduleLink(index));
+  });
 }
 
 function weights(module) {
-  const item = (weight) => el("li", {}, el("div", {}, tail("code", {}, weight.name), el("span", { class: "type", title: weight.type }, weight.type), el("span", { class: "amount" }, bytes(weight.bytes))));
-  return panel("Weights", module.weights.length, module.weights.length ? limited(el("ul", { class: "values" }), module.weights, 12, item) : nothing(module.parameters.all ? `None of its own, ${short(module.parameters.all)} parameters below` : "None"));
+  const below = module.parameters.all;
+  const otherwise = below ? `None of its own, ${short(below)} parameters below` : "None";
+  return valuePanel("Weights", module.weights, otherwise, (weight) => el("div", { class: "dim" }, bytes(weight.bytes)));
 }
 
 function operators(index) {
@@ -575,10 +613,12 @@ function operators(index) {
   const ops = tally(nodes.op, some);
   const evidence = Object.fromEntries(tally(nodes.evidence, some));
   const kinds = ["exact", "inferred", "root"].map((kind) => [kind, evidence[kind] ?? 0]);
-  const line = ([op, number]) => button({ class: "op", title: `Show the nodes that are ${op}`, onclick: () => openTab("nodes", `op:${op}`) },
+  const open = (op) => () => openTab("nodes", `op:${op}`);
+  const line = ([op, number]) => button({ class: "op", title: `Show the nodes that are ${op}`, onclick: open(op) },
     el("span", {}, op), bar(number / ops[0][1]), el("span", { class: "amount" }, count(number)));
+  const legend = kinds.map(([kind, number]) => number > 0 && el("span", { class: "legend" }, badge(kind), count(number)));
   return panel("Operators", ops.length, limited(el("div", { class: "ops" }), ops, 12, line),
-    el("div", { class: "evidence" }, stacked(kinds), kinds.map(([kind, number]) => number > 0 && el("span", { class: "legend" }, badge(kind), count(number)))));
+    el("div", { class: "evidence" }, stacked(kinds), legend));
 }
 
 function badge(kind, why) {
@@ -599,15 +639,20 @@ function nodeFilter(text) {
 
 function haystack(node) {
   haystack.texts ??= [];
-  return (haystack.texts[node] ??= [nodes.name[node], nodes.op[node], nodes.category[node], nodes.evidence[node], nodes.output[node],
-    ...nodes.modules[node].map((owner) => modules[owner].path)].join("\n").toLowerCase());
+  return (haystack.texts[node] ??= [
+    nodes.name[node], nodes.op[node], nodes.category[node], nodes.evidence[node], nodes.output[node],
+    ...nodes.modules[node].map((owner) => modules[owner].path),
+  ].join("\n").toLowerCase());
 }
 
 function drawNodes(index, body) {
   const some = nodesOf(index);
   let shown = [];
   const size = el("span", { class: "dim", id: "shown" });
-  const box = el("input", { id: "filter", type: "search", placeholder: "Filter nodes, or op:Conv evidence:root", "aria-label": "Filter nodes", spellcheck: "false", autocomplete: "off" });
+  const box = el("input", {
+    id: "filter", type: "search", placeholder: "Filter nodes, or op:Conv evidence:root", "aria-label": "Filter nodes",
+    spellcheck: "false", autocomplete: "off",
+  });
   const rows = el("div", { class: "node-rows" });
   const scroller = el("div", { class: "scroller", id: "nodes", tabindex: 0, "aria-label": "Nodes" },
     el("div", { class: "node head" }, ["Node", "Operator", "Module", "Evidence"].map((title) => el("span", {}, title))), rows);
@@ -617,7 +662,8 @@ function drawNodes(index, body) {
   const filter = () => {
     state.filter = box.value;
     shown = some.filter(nodeFilter(box.value));
-    size.textContent = shown.length === some.length ? plural(some.length, "node") : `${count(shown.length)} of ${plural(some.length, "node")}`;
+    const whole = plural(some.length, "node");
+    size.textContent = shown.length === some.length ? whole : `${count(shown.length)} of ${whole}`;
     scroller.scrollTop = 0;
     list.show(shown.length);
   };
@@ -628,13 +674,16 @@ function drawNodes(index, body) {
 
 function nodeRow(node) {
   const [owner, ...others] = nodes.modules[node];
-  const also = others.length > 0 && el("span", { class: "also", title: others.slice(0, 30).map(fullName).join("\n") }, `also in ${others.length === 1 ? "" : count(others.length)} `,
-    others.length === 1 ? moduleLink(others[0]) : "others");
   const cell = (top, below) => el("span", {}, tail("span", {}, top), tail("small", {}, below));
   return el("div", { class: "node", "data-node": node },
     cell(nodes.name[node] || "unnamed", nodes.output[node]), cell(nodes.op[node], nodes.category[node]),
-    el("span", {}, owner !== undefined && moduleLink(owner), also || el("small", {}, owner === undefined ? "" : modules[owner].class)),
+    el("span", {}, owner !== undefined && moduleLink(owner), others.length ? alsoIn(others) : el("small", {}, modules[owner]?.class)),
     el("span", {}, badge(nodes.evidence[node], nodes.why[node]), el("small", { title: nodes.why[node] }, nodes.why[node])));
+}
+
+function alsoIn(others) {
+  const title = others.slice(0, 30).map(fullName).join("\n");
+  return el("span", { class: "also", title }, "also in ", others.length === 1 ? moduleLink(others[0]) : `${count(others.length)} others`);
 }
 
 // ---------------------------------------------------------------- the whole model
@@ -659,11 +708,15 @@ function table(classes, columns, rows) {
 function drawCoverage() {
   const below = data.categories.filter(({ ok }) => !ok);
   const sum = (key) => data.categories.reduce((total, category) => total + category[key], 0);
-  const nodesWith = (number, filter) => (number ? button({ class: "link", onclick: () => select(0, "modules", false, "nodes", filter) }, count(number)) : "0");
+  const open = (filter) => () => select(0, "modules", false, "nodes", filter);
+  const nodesWith = (number, filter) => (number ? button({ class: "link", onclick: open(filter) }, count(number)) : "0");
   const kinds = ["exact", "inferred", "root"];
-  sheet(below.length ? `${count(below.length)} of ${count(data.categories.length)} categories below the threshold` : "Every category is covered",
-    `Of ${plural(sum("nodes"), "node")}, ${count(sum("exact"))} name their module, ${count(sum("inferred"))} were inferred from their neighbours, and ${count(sum("root"))} are left to the model as a whole.`,
-    table("coverage", ["Category", "Nodes", "Exact", "Inferred", "Root", "Coverage", "", "Threshold", ""], data.categories.map((category) => [
+  const columns = ["Category", "Nodes", "Exact", "Inferred", "Root", "Coverage", "", "Threshold", ""];
+  const some = `${count(below.length)} of ${count(data.categories.length)} categories below the threshold`;
+  sheet(below.length ? some : "Every category is covered",
+    `Of ${plural(sum("nodes"), "node")}, ${count(sum("exact"))} name their module, ${count(sum("inferred"))} were inferred ` +
+      `from their neighbours, and ${count(sum("root"))} are left to the model as a whole.`,
+    table("coverage", columns, data.categories.map((category) => [
       el("b", {}, category.category), nodesWith(category.nodes, `category:${category.category}`),
       ...kinds.map((kind) => nodesWith(category[kind], `category:${category.category} evidence:${kind}`)),
       el("span", { class: "meter" }, bar(category.coverage, category.ok ? "good" : "bad"),
@@ -675,9 +728,14 @@ function drawCoverage() {
 
 function drawWithout() {
   const reasons = new Map();
-  for (const index of withoutNodes) reasons.set(modules[index].without, [...(reasons.get(modules[index].without) ?? []), index]);
+  for (const index of withoutNodes) {
+    const why = modules[index].without;
+    if (!reasons.has(why)) reasons.set(why, []);
+    reasons.get(why).push(index);
+  }
   const groups = [...reasons].sort((a, b) => b[1].length - a[1].length);
-  sheet(plural(withoutNodes.length, "module").concat(" without nodes"), "Modules of the original program that left no node in this model, and why.",
+  sheet(`${plural(withoutNodes.length, "module")} without nodes`,
+    "Modules of the original program that left no node in this model, and why.",
     limited(el("div", { class: "reasons" }), groups, 30, ([why, some]) => panel(why, some.length,
       limited(el("div", { class: "chips" }), some, 24, (index) => moduleLink(index)))));
 }
@@ -685,14 +743,19 @@ function drawWithout() {
 function drawOptimizer() {
   const { before, after, passes } = data.optimization;
   const most = Math.max(1, ...passes.map((pass) => Math.abs(pass.nodes)));
-  const savers = modules.map((_, index) => index).filter((index) => index && saved(index) > 0).sort((a, b) => saved(b) - saved(a)).slice(0, 12);
-  sheet(`${count(before)} → ${plural(after, "node")}`, before === after ? "The optimizer left as many nodes as it found." : `${percent(Math.abs(before - after) / before)} ${after < before ? "fewer" : "more"} nodes.`,
+  const savers = modules.map((_, index) => index).filter((index) => index && saved(index) > 0);
+  savers.sort((a, b) => saved(b) - saved(a)).splice(12);
+  const saver = (index) => {
+    const { before: had, nodes: { all: has } } = modules[index];
+    return [moduleLink(index), count(had), count(has), el("em", { class: "good" }, change(had, has))];
+  };
+  const difference = `${percent(share(Math.abs(before - after), before))} ${after < before ? "fewer" : "more"} nodes.`;
+  sheet(`${count(before)} → ${plural(after, "node")}`, before === after ? "As many nodes as before." : difference,
     el("div", { class: "pair" },
       panel("Passes", passes.length, table("passes", ["Pass", "Edits", "Nodes", ""], passes.map((pass) => [
         el("code", {}, pass.pass), count(pass.edits), signed(pass.nodes), bar(Math.abs(pass.nodes) / most)]))),
-      savers.length > 0 && panel("Where most nodes went", null, table("savers", ["Module", "Before", "After", ""], savers.map((index) => [
-        moduleLink(index), count(modules[index].before), count(modules[index].nodes.all),
-        el("em", { class: "good" }, change(modules[index].before, modules[index].nodes.all))])))));
+      savers.length > 0 && panel("Where most nodes went", null,
+        table("savers", ["Module", "Before", "After", "Change"], savers.map(saver)))));
 }
 
 function drawHeader() {
@@ -701,17 +764,21 @@ function drawHeader() {
   document.getElementById("origin").textContent = [model.producer, `opset ${model.opset}`].filter(Boolean).join(" · ");
   document.getElementById("origin").title = model.file;
   const fact = (name, value, title) => el("div", { title }, el("dt", {}, name), el("dd", {}, value));
-  const facts = [fact("Modules", count(modules.length)), fact("Nodes", count(model.nodes)), fact("Parameters", short(model.parameters), count(model.parameters)),
-    fact("Size", bytes(model.bytes), `${count(model.bytes)} bytes`)];
-  if (model.flops !== null) facts.push(fact("FLOPs", short(model.flops), [count(model.flops), model.flops_note].filter(Boolean).join("\n")));
+  const facts = [
+    fact("Modules", count(modules.length)), fact("Nodes", count(model.nodes)),
+    fact("Parameters", short(model.parameters), count(model.parameters)), fact("Size", bytes(model.bytes), `${count(model.bytes)} bytes`),
+  ];
+  const note = [count(model.flops), model.flops_note].filter(Boolean).join("\n");
+  if (model.flops !== null) facts.push(fact("FLOPs", short(model.flops), note));
   document.getElementById("facts").replaceChildren(...facts);
 }
 
 function drawViews() {
   document.getElementById("views").replaceChildren(...Object.entries(VIEWS).map(([name, { title, number }]) => {
     const many = number?.() ?? 0;
-    return button({ role: "tab", "data-view": name, "aria-selected": String(state.view === name), onclick: () => select(state.module, name) },
-      title, many > 0 && el("small", { class: name === "coverage" ? "bad" : "" }, count(many)));
+    const selected = String(state.view === name);
+    return button({ role: "tab", "data-view": name, "aria-selected": selected, onclick: () => select(state.module, name) }, title,
+      many > 0 && el("small", { class: name === "coverage" ? "bad" : "" }, count(many)));
   }));
 }
 
@@ -719,8 +786,9 @@ function drawViews() {
 
 /** Shows a module or a view of the model, and notes it in the URL; `quietly` makes no entry in the browser's history. */
 function select(index, view, quietly = false, tab = state.tab, filter = "") {
-  const hash = `#${new URLSearchParams({ module: keys[index], ...(view !== "modules" && { view }), ...(tab !== "overview" && { tab }) })}`;
-  if (index !== state.module || view !== state.view || tab !== state.tab) history[quietly ? "replaceState" : "pushState"](null, "", hash);
+  const hash = new URLSearchParams({ module: keys[index], ...(view !== "modules" && { view }), ...(tab !== "overview" && { tab }) });
+  const changed = index !== state.module || view !== state.view || tab !== state.tab;
+  if (changed) history[quietly ? "replaceState" : "pushState"](null, "", `#${hash}`);
   show(index, view, tab, filter);
 }
 
@@ -740,7 +808,8 @@ function show(index, view, tab, filter = "") {
 function showHash() {
   const hash = new URLSearchParams(location.hash.slice(1));
   const known = (table, name, otherwise) => (Object.hasOwn(table, name ?? "") ? name : otherwise);
-  show(byKey.get(hash.get("module") ?? "") ?? 0, known(VIEWS, hash.get("view"), "modules"), known(TABS, hash.get("tab"), "overview"));
+  const index = byKey.get(hash.get("module") ?? "") ?? 0;
+  show(index, known(VIEWS, hash.get("view"), "modules"), known(TABS, hash.get("tab"), "overview"));
 }
 
 function listen() {
@@ -748,12 +817,11 @@ function listen() {
   treeElement.addEventListener("click", onTreeClick);
   searchBox.addEventListener("input", () => search(searchBox.value));
   searchBox.addEventListener("keydown", onSearchKey);
-  document.getElementById("sort").append(...Object.entries(SORTS).map(([key, { title }]) => el("option", { value: key }, title)));
-  document.getElementById("sort").addEventListener("change", (event) => sortBy(event.target.value));
+  sortChoice.append(...Object.entries(SORTS).map(([key, { title }]) => el("option", { value: key }, title)));
+  sortChoice.addEventListener("change", () => sortBy(sortChoice.value));
   document.getElementById("expand").addEventListener("click", () => setAll(true));
   document.getElementById("collapse").addEventListener("click", () => setAll(false));
-  for (const choice of document.querySelectorAll("[data-label]")) choice.addEventListener("click", () => labelBy(choice.dataset.label));
-  addEventListener("hashchange", showHash);
+  for (const choice of labelChoices) choice.addEventListener("click", () => labelBy(choice.dataset.label));
   addEventListener("popstate", showHash);
   addEventListener("keydown", (event) => {
     if (event.key !== "/" || event.target.closest("input, select")) return;
