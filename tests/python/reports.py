@@ -1,4 +1,4 @@
-"""Pages of `onnxforge report` with made-up data: the three files of the page put together as the library does it.
+"""Pages of `onnxforge report` with made-up data: the files of the page put together as the library does it.
 
     python tests/python/reports.py FOLDER       # writes bert.html, huge.html and hostile.html
 """
@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 PAGE = Path(__file__).resolve().parents[2] / "crates/onnxforge/src/hierarchy/report"
+SCRIPTS = ("data.js", "elements.js", "tree.js", "module.js", "page.js")
 
 LAYER_NORM = ("LayerNorm", "LayerNorm", [("LayerNormalization", "normalization")])
 DROPOUT = ("dropout", "Dropout", [])
@@ -195,11 +196,11 @@ HOSTILE = [
 
 
 def hostile():
-    """Every text is an attack, and one module is as deep as there are others."""
+    """Every text is an attack, and paths are long."""
     data = Builder(HOSTILE[0])
     top = data.module("", HOSTILE[1], None)
     deep = top
-    for depth in range(400):
+    for depth in range(120):
         deep = data.module(HOSTILE[depth % len(HOSTILE)], HOSTILE[(depth + 1) % len(HOSTILE)], deep if depth > 60 else top)
         data.node(deep, HOSTILE[(depth + 2) % len(HOSTILE)], HOSTILE[(depth + 3) % len(HOSTILE)])
     report = data.report()
@@ -224,7 +225,7 @@ def page(data):
     data = json.dumps(data).replace("<", "\\u003c")
     for placeholder, content in [
         ("/*STYLE*/", (PAGE / "page.css").read_text(encoding="utf-8")),
-        ("/*SCRIPT*/", (PAGE / "page.js").read_text(encoding="utf-8")),
+        ("/*SCRIPT*/", "\n".join((PAGE / name).read_text(encoding="utf-8") for name in SCRIPTS)),
         ("/*DATA*/", data),
     ]:
         text = text.replace(placeholder, content, 1)
@@ -234,6 +235,39 @@ def page(data):
 def write(data, path):
     path.write_text(page(data), encoding="utf-8")
     return path
+
+
+def rows(page):
+    """The names in the tree, from top to bottom, as far as they are drawn."""
+    return page.evaluate(
+        """[...document.querySelectorAll("#rows .row")].sort((a, b) => a.dataset.row - b.dataset.row)
+        .map((row) => row.querySelector(".name b").textContent)"""
+    )
+
+
+def row(page, index):
+    return page.locator(f"#row-{index}")
+
+
+def index_of(data, path):
+    return [module["path"] for module in data["modules"]].index(path)
+
+
+def selected(page):
+    """The path of the selected module: as the overview shows it, and nothing for the root."""
+    path = page.locator("code.path bdi")
+    return path.text_content() if path.count() else ""
+
+
+def sideways(page):
+    """Elements that can be scrolled sideways, or that stick out of the window."""
+    return page.evaluate(
+        """[...document.querySelectorAll("body, body *")].filter((el) => {
+            const box = el.getBoundingClientRect();
+            const scrolls = el.scrollWidth > el.clientWidth + 1 && ["auto", "scroll"].includes(getComputedStyle(el).overflowX);
+            return scrolls || (el.id && box.width > 0 && (box.right > innerWidth + 1 || box.left < -1));
+        }).map((el) => el.tagName + "#" + el.id + "." + el.className)"""
+    )
 
 
 if __name__ == "__main__":

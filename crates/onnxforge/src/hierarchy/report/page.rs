@@ -2,7 +2,18 @@
 
 const PAGE: &str = include_str!("page.html");
 const STYLE: &str = include_str!("page.css");
-const SCRIPT: &str = include_str!("page.js");
+/// One module in several files; none can do without those before it.
+const SCRIPT: &str = concat!(
+    include_str!("data.js"),
+    "\n",
+    include_str!("elements.js"),
+    "\n",
+    include_str!("tree.js"),
+    "\n",
+    include_str!("module.js"),
+    "\n",
+    include_str!("page.js"),
+);
 
 /// The page that shows `data`, which is JSON text.
 ///
