@@ -389,6 +389,23 @@ def test_coverage(chromium, files):
         assert page.locator("#shown").text_content().startswith(f"{below[0]['root']} of")
 
 
+def test_no_number_is_rounded_to_what_it_is_not(chromium, tmp_path):
+    data = reports.bert(1)
+    data["categories"] = [
+        {"category": "math", "nodes": 9999, "exact": 9998, "inferred": 0, "root": 1, "coverage": 9998 / 9999, "threshold": 1, "ok": False},
+        {"category": "shape", "nodes": 9999, "exact": 1, "inferred": 0, "root": 9998, "coverage": 1 / 9999, "threshold": 0, "ok": True},
+    ]
+    data["modules"][0]["before"] = 10**6
+    data["modules"][0]["nodes"]["all"] = 10**6 - 1
+    data["modules"][1].update(before=0)
+    with browser.opened(chromium, reports.write(data, tmp_path / "rounded.html")) as sheet:
+        page = sheet.page
+        assert [row(page, index).locator("em").text_content() for index in (0, 1)] == ["−1", "+5"]
+        page.click("[data-view=coverage]")
+        assert page.locator(".coverage td:nth-child(7)").all_text_contents() == ["> 99.9 %", "< 0.1 %"]
+        assert page.locator(".coverage td:nth-child(8)").all_text_contents() == ["100 %", "0 %"]
+
+
 def test_modules_without_nodes_have_their_reason(chromium, files):
     path, data = files["bert"]
     without = [module for module in data["modules"] if module["without"]]

@@ -127,6 +127,7 @@ function bytes(value) {
 
 function percent(fraction) {
   if (fraction > 0 && fraction < 0.001) return "< 0.1 %";
+  if (fraction > 0.999 && fraction < 1) return "> 99.9 %";
   return `${(100 * fraction).toFixed(fraction === 0 || fraction === 1 ? 0 : 1)} %`;
 }
 
@@ -134,8 +135,10 @@ function signed(value) {
   return value < 0 ? `−${count(-value)}` : value > 0 ? `+${count(value)}` : "0";
 }
 
+/** How much more or less: in percent, or in nodes where that would say nothing. */
 function change(before, after) {
-  return before > 0 ? `${after <= before ? "−" : "+"}${percent(Math.abs(before - after) / before)}` : "–";
+  const part = Math.abs(before - after) / before;
+  return part >= 0.001 && part < Infinity ? `${after <= before ? "−" : "+"}${percent(part)}` : signed(after - before);
 }
 
 const kindOfChange = (before, after) => (after < before ? "good" : after > before ? "bad" : "same");
