@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+import browser
+
 ROOT = Path(__file__).resolve().parents[2]
 MIB = 1 << 20
 
@@ -100,3 +102,10 @@ def forge():
     if not binary.is_file():
         pytest.exit(f"{binary} is not there; run `cargo xtask test`, or build it and set ONNXFORGE_BIN", returncode=2)
     return Forge(binary)
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    """A browser; see browser.py for where it comes from."""
+    with browser.started() as running:
+        yield running
