@@ -19,6 +19,7 @@ mod passes;
 mod print;
 mod redact;
 mod reduce;
+mod report;
 mod restore;
 mod run;
 mod save;
@@ -68,6 +69,7 @@ pub enum Command {
     Tree(tree::Args),
     Coverage(coverage::Args),
     Extract(extract::Args),
+    Report(report::Args),
     Restore(restore::Args),
     Strip(strip::Args),
     Redact(redact::Args),
@@ -99,6 +101,7 @@ impl Command {
             Self::Tree(args) => tree::run(&args, output),
             Self::Coverage(args) => coverage::run(&args, output),
             Self::Extract(args) => extract::run(&args, output),
+            Self::Report(args) => report::run(&args, output),
             Self::Restore(args) => restore::run(&args, output),
             Self::Strip(args) => strip::run(&args, output),
             Self::Redact(args) => redact::run(&args, output),

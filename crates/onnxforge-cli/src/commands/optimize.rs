@@ -1,5 +1,7 @@
 //! `onnxforge optimize`: fewer nodes, the same results.
 
+mod lineage;
+
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -9,6 +11,7 @@ use clap::builder::{
     NonEmptyStringValueParser, PossibleValue, PossibleValuesParser, RangedU64ValueParser, TypedValueParser,
 };
 use onnxforge::check::nearest;
+use onnxforge::hierarchy::effect::ModuleEffect;
 use onnxforge::interface::{self, Wishes};
 use onnxforge::io::{External, SaveOptions, save_with};
 use onnxforge::ir::{Model, NodeId};
@@ -23,6 +26,7 @@ use onnxforge::verify::engine::Engine;
 use onnxforge::verify::guard::{self, Proof, When};
 use serde::Serialize;
 
+use self::lineage::Lineage;
 use super::run::{named_shape, named_size};
 use super::upgrade::{self, Wanted};
 use super::verify::{EngineArg, given};
@@ -64,6 +68,9 @@ pub struct Args {
     /// Write every edit to this file, one JSON object per line.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
+    /// Write a page that shows the modules of the result, before and after.
+    #[arg(long, value_name = "FILE.html")]
+    report: Option<PathBuf>,
 }
 
 /// How the work is checked.
@@ -171,6 +178,8 @@ struct Report {
     verification: Proof,
     /// Small models on which passes did something wrong.
     reproducers: Vec<String>,
+    /// What became of the modules that nodes come from, where they are known.
+    modules: Vec<ModuleEffect>,
     milliseconds: Times,
     files: Vec<super::WrittenFile>,
 }
@@ -215,6 +224,7 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     let mut model = load_model(&args.model, output)?;
     super::warn_of_newer_opsets(&args.model, &model);
     let (before, operators_before) = (Size::of(&model), model.operator_counts());
+    let lineage = Lineage::of(&args.model, &model);
     let wishes = Wishes {
         dims: args.set_dim.iter().cloned().collect(),
         shapes: args.set_shape.iter().cloned().collect(),
@@ -237,12 +247,18 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     if let Some(path) = &args.trace {
         write_trace(&model, path)?;
     }
+    let modules = lineage.carry(&mut model)?;
     let start = Instant::now();
     let saved = save_with(&model, &args.output, &SaveOptions { external: args.external.into() }, &bar)?;
     let reproducers = write_reproducers(&proof, &args.output)?;
     let mut operators: BTreeMap<String, (usize, usize)> = BTreeMap::new();
     operators_before.into_iter().for_each(|(op, count)| operators.entry(op).or_default().0 = count);
     model.operator_counts().into_iter().for_each(|(op, count)| operators.entry(op).or_default().1 = count);
+    let mut files = Written::from(&saved).files;
+    files.extend(modules.write_sidecar(&args.output, &model)?);
+    if let Some(path) = &args.report {
+        files.push(modules.write_page(path, &args.output, &model, &outcome)?);
+    }
     let report = Report {
         schema: 1,
         opset,
@@ -263,7 +279,8 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
             comparison: proof.milliseconds,
             save: milliseconds(start),
         },
-        files: Written::from(&saved).files,
+        modules: modules.effects,
+        files,
         verification: proof,
         reproducers,
     };
@@ -366,6 +383,7 @@ impl Report {
         if self.passes.iter().any(|pass| pass.edits > 0) {
             writeln!(out, "{passes}")?;
         }
+        lineage::show(&self.modules, out)?;
         match outcome.stop {
             Stop::Fixpoint => {}
             Stop::Edits => writeln!(out, "stopped after the number of edits that was asked for")?,

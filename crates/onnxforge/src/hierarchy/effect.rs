@@ -28,8 +28,8 @@ pub struct ModuleEffect {
 /// What passes did to each module that has a tag and had nodes. `before` was found for the model when it was loaded, `after` was carried over.
 pub fn effects(model: &Model, before: &Hierarchy, after: &Hierarchy, tags: &Tags) -> Vec<ModuleEffect> {
     let table = before.table();
-    let was = subtree(table, model.source_nodes().map(|id| before.origin(id).primary()));
-    let is = subtree(table, model.nodes().map(|(id, _)| after.origin(id).primary()));
+    let was = nodes_of_modules(table, model.source_nodes().map(|id| before.origin(id).primary()));
+    let is = nodes_of_modules(table, model.nodes().map(|(id, _)| after.origin(id).primary()));
     let fates = model.fates();
     let tagged = tags.own().filter(|(_, id)| was[id.index()] > 0);
     tagged
@@ -44,8 +44,8 @@ pub fn effects(model: &Model, before: &Hierarchy, after: &Hierarchy, tags: &Tags
         .collect()
 }
 
-/// Nodes of each module and of all inside of it.
-fn subtree(table: &ModuleTable, modules: impl Iterator<Item = ModuleId>) -> Vec<usize> {
+/// How many nodes each module has, with everything inside of it, given the module of each node.
+pub fn nodes_of_modules(table: &ModuleTable, modules: impl Iterator<Item = ModuleId>) -> Vec<usize> {
     let mut counts = vec![0usize; table.len()];
     modules.for_each(|module| counts[module.index()] += 1);
     // Those inside come later.

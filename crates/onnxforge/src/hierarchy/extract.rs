@@ -12,7 +12,7 @@ use super::{Hierarchy, Tags};
 use crate::check::nearest;
 use crate::infer::Inference;
 use crate::ir::cut::Cut;
-use crate::ir::value::Use;
+use crate::ir::value::{Port, Use};
 use crate::ir::{Model, NodeId, ScopeId, ValueId};
 use crate::ops;
 use crate::proto::schema::ValueInfoProto;
@@ -217,6 +217,62 @@ impl<'m> Extractor<'m> {
         Self { model, hierarchy, facts, constant }
     }
 
+    /// What a module takes and gives, with the modules on the other side; nothing for one that cannot be cut out.
+    pub fn ends(&self, path: &str) -> Option<[Vec<(ValueId, Vec<ModuleId>)>; 2]> {
+        let (scope, core, _) = self.core(path).ok()?;
+        let outputs = self.outputs(scope, &core);
+        let (nodes, _) = self.needed(&core, &outputs);
+        let inside: HashSet<NodeId> = nodes.iter().copied().collect();
+        let mut seen = HashSet::new();
+        let read = nodes.iter().flat_map(|&node| self.model.reads(node));
+        let is_given = |value: &ValueId| {
+            let made = self.model.value(*value).node().is_some_and(|by| self.stands_among(by, &inside));
+            let own =
+                self.model.scope_of(*value).is_some_and(|of| of != scope && self.held_among(of, &inside));
+            !made && !own && self.model.constant(*value).is_none()
+        };
+        let inputs: Vec<ValueId> = read.filter(|value| is_given(value) && seen.insert(*value)).collect();
+        let inputs = inputs.into_iter().map(|value| (value, self.makers(value))).collect();
+        Some([inputs, outputs.into_iter().map(|value| (value, self.readers(value, &inside))).collect()])
+    }
+
+    /// Whether a node is one of these, or stands in a body of one of them.
+    fn stands_among(&self, node: NodeId, nodes: &HashSet<NodeId>) -> bool {
+        nodes.contains(&node) || self.held_among(self.model.node(node).scope(), nodes)
+    }
+
+    /// Whether a scope is a body of one of these nodes, at any depth.
+    fn held_among(&self, mut scope: ScopeId, nodes: &HashSet<NodeId>) -> bool {
+        while let Some(holder) = self.model.scope(scope).holder() {
+            if nodes.contains(&holder) {
+                return true;
+            }
+            scope = self.model.node(holder).scope();
+        }
+        false
+    }
+
+    /// The modules that make a value.
+    fn makers(&self, value: ValueId) -> Vec<ModuleId> {
+        let by = self.model.value(value).node();
+        by.map(|by| self.hierarchy.origin(by).modules.clone()).unwrap_or_default()
+    }
+
+    /// The modules outside of these nodes that read a value.
+    fn readers(&self, value: ValueId, inside: &HashSet<NodeId>) -> Vec<ModuleId> {
+        let readers = self.model.value(value).uses().iter().filter_map(|used| match *used {
+            Use::Input { node, .. } => Some(node).filter(|&node| !self.stands_among(node, inside)),
+            Use::Output { scope, .. } => {
+                self.model.scope(scope).holder().filter(|holder| !inside.contains(holder))
+            }
+        });
+        let mut seen = HashSet::new();
+        readers
+            .map(|reader| self.hierarchy.origin(reader).primary())
+            .filter(|&module| seen.insert(module))
+            .collect()
+    }
+
     /// The module of a path, or one of its calls.
     pub fn extract(&self, path: &str, call: Option<usize>) -> Result<Extraction, ExtractError> {
         let (scope, mut core, left_out) = self.core(path)?;
@@ -318,10 +374,11 @@ impl<'m> Extractor<'m> {
         let results: Vec<(NodeId, ValueId)> = ordered
             .flat_map(|(id, node)| node.outputs().iter().flatten().map(move |&value| (id, value)))
             .collect();
+        let inside: HashSet<NodeId> = core.iter().copied().collect();
         let leaves = |value: ValueId| {
             self.model.value(value).uses().iter().any(|used| match *used {
-                Use::Input { node, .. } => !self.stands_in(node, scope, core),
-                Use::Output { scope: of, .. } => of == scope || !self.holder_in(of, scope, core),
+                Use::Input { node, .. } => !self.stands_among(node, &inside),
+                Use::Output { scope: of, .. } => of == scope || !self.held_among(of, &inside),
             })
         };
         let read: Vec<(NodeId, ValueId)> =
@@ -336,23 +393,6 @@ impl<'m> Extractor<'m> {
         }
         let unread = |&(_, value): &(NodeId, ValueId)| self.model.value(value).uses().is_empty();
         results.iter().filter(|result| unread(result)).map(|&(_, value)| value).collect()
-    }
-
-    /// Whether a node is one of these, or stands in a body of one of them.
-    fn stands_in(&self, node: NodeId, scope: ScopeId, core: &BTreeSet<NodeId>) -> bool {
-        core.contains(&node) || self.holder_in(self.model.node(node).scope(), scope, core)
-    }
-
-    fn holder_in(&self, mut inner: ScopeId, scope: ScopeId, core: &BTreeSet<NodeId>) -> bool {
-        while inner != scope {
-            let entered = self.model.scope(inner);
-            match (entered.holder(), entered.parent()) {
-                (Some(holder), _) if core.contains(&holder) => return true,
-                (_, Some(parent)) => inner = parent,
-                _ => return false,
-            }
-        }
-        false
     }
 
     /// The nodes that the outputs need: of the module, and of others if they compute from constants alone. How many these are.
@@ -407,31 +447,18 @@ impl<'m> Extractor<'m> {
         };
         let main = cut.model.scope(cut.model.main());
         let inside: HashSet<NodeId> = nodes.iter().copied().collect();
-        let inputs = cut.inputs.iter().zip(main.inputs()).map(|(&value, port)| End {
+        let end = |value: ValueId, port: &Port, modules: Vec<ModuleId>| End {
             name: self.model.value(value).name().to_string(),
             ty: port.declared().to_string(),
-            modules: self
-                .model
-                .value(value)
-                .node()
-                .map(|by| paths(self.hierarchy.origin(by).modules.clone()))
-                .unwrap_or_default(),
-        });
-        let outputs = cut.outputs.iter().zip(main.outputs()).map(|(&value, port)| {
-            let readers = self.model.value(value).uses().iter().filter_map(|used| match *used {
-                Use::Input { node, .. } => Some(node).filter(|node| !inside.contains(node)),
-                Use::Output { scope, .. } => self.model.scope(scope).holder(),
-            });
-            let mut seen = HashSet::new();
-            let modules = readers
-                .map(|reader| self.hierarchy.origin(reader).primary())
-                .filter(|&module| seen.insert(module));
-            End {
-                name: self.model.value(value).name().to_string(),
-                ty: port.declared().to_string(),
-                modules: paths(modules.collect()),
-            }
-        });
+            modules: paths(modules),
+        };
+        let inputs =
+            cut.inputs.iter().zip(main.inputs()).map(|(&value, port)| end(value, port, self.makers(value)));
+        let outputs = cut
+            .outputs
+            .iter()
+            .zip(main.outputs())
+            .map(|(&value, port)| end(value, port, self.readers(value, &inside)));
         let shared = nodes.iter().filter_map(|&id| {
             let modules = &self.hierarchy.origin(id).modules;
             let (own, with): (Vec<ModuleId>, Vec<ModuleId>) =

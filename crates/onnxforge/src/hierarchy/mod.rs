@@ -6,11 +6,13 @@
 
 pub mod coverage;
 pub mod effect;
+pub mod explorer;
 mod exporter;
 pub mod extract;
 pub mod module;
 pub mod origin;
 pub mod recorded;
+pub mod report;
 mod repr;
 pub mod restore;
 mod scoped;

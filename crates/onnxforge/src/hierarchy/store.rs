@@ -94,9 +94,11 @@ pub fn write(model: &mut Model, hierarchy: &Hierarchy, policy: &Policy, options:
     model.annotate_model(HIERARCHY, Some(whole.into()));
 }
 
-/// The modules of nodes that passes made, for a model that was not tagged: what such a node inherited tells of one of them only.
+/// The modules of nodes that passes made or gave other work, for a model that was not tagged: what such a node inherited tells of one of
+/// them only.
 pub fn write_new(model: &mut Model, before: &Hierarchy, carried: &Hierarchy) {
-    let nodes: Vec<NodeId> = model.nodes().map(|(id, _)| id).filter(|&id| !before.knows(id)).collect();
+    let changed = |&id: &NodeId| !before.knows(id) || before.origin(id) != carried.origin(id);
+    let nodes: Vec<NodeId> = model.nodes().map(|(id, _)| id).filter(changed).collect();
     for id in nodes {
         let origin = carried.origin(id);
         if origin.evidence == Evidence::Root {

@@ -130,6 +130,8 @@ pub struct Rewrite {
     imports: Vec<(Str, i64)>,
     /// Nodes that stay and compute from now on what consumed ones computed.
     substitutes: Vec<(NodeId, NodeId)>,
+    /// Consumed nodes that nothing new comes from.
+    traceless: HashSet<NodeId>,
 }
 
 impl Rewrite {
@@ -153,6 +155,7 @@ impl Rewrite {
             functions: Vec::new(),
             imports: Vec::new(),
             substitutes: Vec::new(),
+            traceless: HashSet::new(),
         }
     }
 
@@ -204,6 +207,11 @@ impl Rewrite {
     /// Says that `stays`, which is not consumed, computes what the consumed node `gone` computed: it comes from both.
     pub fn substitute(&mut self, stays: NodeId, gone: NodeId) {
         self.substitutes.push((stays, gone));
+    }
+
+    /// Says that nothing new comes from a consumed node: others no longer need it.
+    pub fn leave_no_trace(&mut self, node: NodeId) {
+        self.traceless.insert(node);
     }
 
     /// Leaves an optional output of a new node out.

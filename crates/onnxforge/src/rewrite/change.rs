@@ -129,6 +129,11 @@ impl Change {
         self.rewrite.serve(new, node);
     }
 
+    /// Says that nothing new comes from a consumed node. See [`Rewrite::leave_no_trace`].
+    pub fn leave_no_trace(&mut self, node: NodeId) {
+        self.rewrite.leave_no_trace(node);
+    }
+
     /// Says that a node that stays computes what a consumed one computed. See [`Rewrite::substitute`].
     pub fn substitute(&mut self, stays: NodeId, gone: NodeId) {
         self.rewrite.substitute(stays, gone);

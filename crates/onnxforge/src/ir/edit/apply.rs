@@ -91,25 +91,23 @@ impl Model {
         produced
     }
 
-    /// Where a new node comes from: `primary`, whose place it takes, and then all consumed nodes that no other new one is a version of.
-    /// Beside others, another version of a node comes from that one alone.
-    fn parents(
-        &self,
-        rewrite: &Rewrite,
-        plan: &Plan,
-        staged: &Staged,
-        primary: Option<NodeId>,
-    ) -> Vec<OriginId> {
+    /// Where a new node comes from: `primary`, whose place it takes, and then all consumed nodes that no other new one is a version of
+    /// and that leave a trace. Beside nodes that are made of these, another version of a node comes from that one alone.
+    fn parents(&self, rewrite: &Rewrite, plan: &Plan, staged: &Staged, primary: Option<NodeId>) -> Vec<OriginId> {
         let origin = |node: NodeId| self.nodes[node].origin;
         if let Some(whom) = staged.serves {
             return vec![origin(whom)];
         }
-        let alone = rewrite.nodes.iter().filter(|other| other.serves.is_none()).count() == 1;
-        if let Some(like) = staged.like.filter(|_| !alone) {
+        let is_made = |other: &Staged| other.serves.is_none() && other.like.is_none() && other.copied.is_none();
+        if let Some(like) = staged.like
+            && rewrite.nodes.iter().any(is_made)
+        {
             return vec![origin(like)];
         }
         let versions: HashSet<NodeId> = rewrite.nodes.iter().filter_map(|other| other.like).collect();
-        let mine = |node: &NodeId| staged.like == Some(*node) || !versions.contains(node);
+        let mine = |node: &NodeId| {
+            staged.like == Some(*node) || !versions.contains(node) && !rewrite.traceless.contains(node)
+        };
         let consumed = plan.consumed.iter().copied();
         let primary = primary.filter(|node| mine(node) && self.nodes[*node].live);
         let parents = ordered(primary.into_iter().chain(consumed.clone().filter(mine)).map(origin));

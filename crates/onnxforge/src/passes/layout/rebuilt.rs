@@ -66,7 +66,8 @@ pub fn rebuilt(layouts: &Layouts<'_>, region: &Region) -> Result<Change, Skip> {
         .filter(|node| region.contains_key(node))
         .collect();
     let consumed: Vec<NodeId> = nodes.iter().copied().chain(gone.iter().map(|view| view.node)).collect();
-    let change = cx.change(&consumed);
+    let mut change = cx.change(&consumed);
+    gone.iter().for_each(|view| change.leave_no_trace(view.node));
     let mut rebuilt = Rebuilt { layouts, change, given: HashMap::new(), kept, made: HashMap::new() };
     for &node in &nodes {
         rebuilt.remake(region, node)?;

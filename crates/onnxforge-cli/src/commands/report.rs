@@ -1,0 +1,82 @@
+//! `onnxforge report`: a page that shows the modules of a model.
+
+use std::path::{Path, PathBuf};
+
+use onnxforge::hierarchy::explorer::graphs;
+use onnxforge::hierarchy::report::{Contents, Optimization, page::page};
+use onnxforge::hierarchy::{Hierarchy, Policy, Tags};
+use onnxforge::infer::Inference;
+use onnxforge::ir::Model;
+
+use super::hierarchy::{PolicyArgs, Source};
+use super::{Written, WrittenFile};
+use crate::failure::{Failure, Verdict};
+use crate::output::{Output, forbid_inputs};
+
+/// Write a page that shows the modules of a model: a tree with nodes, parameters, bytes and operations, and each module's inputs, outputs and nodes.
+///
+/// The page is one file that needs no network.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    source: Source,
+    #[command(flatten)]
+    policy: PolicyArgs,
+    /// Where to write the page.
+    #[arg(short, long, value_name = "FILE.html", required_unless_present = "model_explorer")]
+    output: Option<PathBuf>,
+    /// Write the graph for Model Explorer, grouped by modules.
+    #[arg(long, value_name = "FILE.json")]
+    model_explorer: Option<PathBuf>,
+}
+
+pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
+    for target in args.output.iter().chain(&args.model_explorer) {
+        forbid_inputs(target, std::slice::from_ref(&args.source.model))?;
+    }
+    let (model, hierarchy) = args.source.load(output)?;
+    let policy = args.policy.resolve(&hierarchy);
+    let mut files = Vec::new();
+    if let Some(path) = &args.output {
+        files.push(write_page(path, &args.source.model, &model, &hierarchy, &policy, None)?);
+    }
+    if let Some(path) = &args.model_explorer {
+        let facts = Inference::of(&model);
+        let name = args.source.model.file_name().unwrap_or_default().to_string_lossy();
+        let graph = graphs(&model, &name, &hierarchy, &Tags::new(hierarchy.table(), &policy), &facts);
+        files.push(write(path, &serde_json::to_string(&graph)?)?);
+    }
+    Written { schema: 1, files, notes: Vec::new() }.show(output)?;
+    Ok(Verdict::Yes)
+}
+
+/// Writes the page of a model.
+pub fn write_page(
+    path: &Path,
+    file: &Path,
+    model: &Model,
+    hierarchy: &Hierarchy,
+    policy: &Policy,
+    optimization: Option<Optimization>,
+) -> Result<WrittenFile, Failure> {
+    let facts = Inference::of(model);
+    let tags = Tags::new(hierarchy.table(), policy);
+    let file = file.display().to_string();
+    let contents = Contents {
+        model,
+        file: &file,
+        hierarchy,
+        tags: &tags,
+        facts: &facts,
+        flops: &|_| None,
+        flops_note: None,
+        optimization,
+    };
+    write(path, &page(&contents.data()))
+}
+
+fn write(path: &Path, text: &str) -> Result<WrittenFile, Failure> {
+    std::fs::write(path, text)
+        .map_err(|error| Failure(format!("{}: cannot be written: {error}", path.display())))?;
+    Ok(WrittenFile { path: path.display().to_string(), bytes: text.len() as u64 })
+}
