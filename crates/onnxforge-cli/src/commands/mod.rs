@@ -4,6 +4,7 @@ mod attribute;
 mod bench;
 mod census;
 mod check;
+mod compare;
 mod completions;
 mod doctor;
 mod explain;
@@ -44,6 +45,7 @@ pub enum Command {
     Optimize(optimize::Args),
     Upgrade(upgrade::Args),
     Verify(verify::Args),
+    Compare(compare::Args),
     Passes(passes::Args),
     Explain(explain::Args),
     Attribute(attribute::Args),
@@ -69,6 +71,7 @@ impl Command {
             Self::Optimize(args) => optimize::run(&args, output),
             Self::Upgrade(args) => upgrade::run(&args, output),
             Self::Verify(args) => verify::run(&args, output),
+            Self::Compare(args) => compare::run(&args, output),
             Self::Passes(args) => passes::run(&args, output),
             Self::Explain(args) => explain::run(&args, output),
             Self::Attribute(args) => attribute::run(&args, output),

@@ -3,3 +3,4 @@
 pub mod bench;
 pub mod census;
 pub mod inspect;
+pub mod topology;
