@@ -50,9 +50,13 @@ impl Blob {
         }
     }
 
-    /// Whether both are the very same range of the same memory.
+    /// Whether both are the very same range of the same memory, or of the same file.
     pub fn same_place(&self, other: &Self) -> bool {
-        self.range.len() == other.range.len() && std::ptr::eq(self.as_ptr(), other.as_ptr())
+        let same_file = || match (self.place(), other.place()) {
+            (Some((a, at)), Some((b, there))) => at == there && a.is_same(b),
+            _ => false,
+        };
+        self.range.len() == other.range.len() && (std::ptr::eq(self.as_ptr(), other.as_ptr()) || same_file())
     }
 }
 

@@ -75,6 +75,11 @@ impl MappedFile {
         std::fs::metadata(path).is_ok_and(|metadata| Identity::from(&metadata) == self.identity)
     }
 
+    /// Whether both are maps of the very same file: the same offset holds the same bytes.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.identity == other.identity && (cfg!(unix) || self.path == other.path)
+    }
+
     /// Opens the file once more, for copying ranges without reading them into this process. `None`: another file took
     /// its place.
     pub fn reopen(&self) -> Option<File> {

@@ -4,6 +4,7 @@ mod attribute;
 mod bench;
 mod census;
 mod check;
+mod compare;
 mod completions;
 mod coverage;
 mod doctor;
@@ -52,6 +53,7 @@ pub enum Command {
     Optimize(optimize::Args),
     Upgrade(upgrade::Args),
     Verify(verify::Args),
+    Compare(compare::Args),
     Passes(passes::Args),
     Explain(explain::Args),
     Attribute(attribute::Args),
@@ -84,6 +86,7 @@ impl Command {
             Self::Optimize(args) => optimize::run(&args, output),
             Self::Upgrade(args) => upgrade::run(&args, output),
             Self::Verify(args) => verify::run(&args, output),
+            Self::Compare(args) => compare::run(&args, output),
             Self::Passes(args) => passes::run(&args, output),
             Self::Explain(args) => explain::run(&args, output),
             Self::Attribute(args) => attribute::run(&args, output),

@@ -2,4 +2,6 @@
 
 pub mod bench;
 pub mod census;
+pub mod cost;
 pub mod inspect;
+pub mod topology;
