@@ -1,9 +1,12 @@
 //! `onnxforge compare`: whether two models have the same topology.
 
+use std::cell::OnceCell;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use onnxforge::analysis::topology::{Differences, Few, NodeDifference, Sameness, Topology, compare};
+use onnxforge::analysis::topology::{Differences, Few, NodeDifference, Sameness, Side, Topology, compare};
+use onnxforge::hierarchy::Hierarchy;
+use onnxforge::ir::NodeId;
 use serde::Serialize;
 
 use super::load_model;
@@ -37,7 +40,18 @@ struct Report {
 
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     let (first, second) = (load_model(&args.first, output)?, load_model(&args.second, output)?);
-    let report = Report { schema: 1, topology: compare(&first, &second, &|_, _| None) };
+    // Modules matter only where something differs.
+    let modules: [OnceCell<Hierarchy>; 2] = Default::default();
+    let module = |side: Side, node: NodeId| {
+        let (model, known) = match side {
+            Side::First => (&first, &modules[0]),
+            Side::Second => (&second, &modules[1]),
+        };
+        let hierarchy = known.get_or_init(|| Hierarchy::of(model, None));
+        let path = &hierarchy.table().get(hierarchy.origin(node).primary()).path;
+        (!path.is_empty()).then(|| path.to_string())
+    };
+    let report = Report { schema: 1, topology: compare(&first, &second, &module) };
     output.result(&report, |out| show(&report.topology, out))?;
     let wanted = if args.exact { Sameness::Identical } else { Sameness::Equal };
     Ok(if report.topology.sameness >= wanted { Verdict::Yes } else { Verdict::No })

@@ -28,6 +28,7 @@ mod strip;
 mod tag;
 mod tree;
 mod upgrade;
+mod validate;
 mod verify;
 
 use std::path::Path;
@@ -74,6 +75,7 @@ pub enum Command {
     Report(report::Args),
     Restore(restore::Args),
     Strip(strip::Args),
+    Validate(validate::Args),
     Redact(redact::Args),
     Materialize(materialize::Args),
     Doctor(doctor::Args),
@@ -107,6 +109,7 @@ impl Command {
             Self::Report(args) => report::run(&args, output),
             Self::Restore(args) => restore::run(&args, output),
             Self::Strip(args) => strip::run(&args, output),
+            Self::Validate(args) => validate::run(&args, output),
             Self::Redact(args) => redact::run(&args, output),
             Self::Materialize(args) => materialize::run(&args, output),
             Self::Doctor(args) => doctor::run(&args, output),

@@ -1,14 +1,18 @@
 //! `onnxforge report`: a page that shows the modules of a model.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use onnxforge::analysis::cost::at_sizes;
 use onnxforge::hierarchy::explorer::graphs;
 use onnxforge::hierarchy::report::{Contents, Optimization, page::page};
 use onnxforge::hierarchy::{Hierarchy, Policy, Tags};
 use onnxforge::infer::Inference;
 use onnxforge::ir::Model;
+use onnxforge::verify::named_dims;
 
 use super::hierarchy::{PolicyArgs, Source};
+use super::run::{check_dims, named_size};
 use super::{Written, WrittenFile};
 use crate::failure::{Failure, Verdict};
 use crate::output::{Output, forbid_inputs};
@@ -25,6 +29,9 @@ pub struct Args {
     /// Where to write the page.
     #[arg(short, long, value_name = "FILE.html", required_unless_present = "model_explorer")]
     output: Option<PathBuf>,
+    /// The size of a named dimension for counting operations; others are 1.
+    #[arg(long, value_name = "NAME=N", value_parser = named_size)]
+    set_dim: Vec<(String, usize)>,
     /// Write the graph for Model Explorer, grouped by modules.
     #[arg(long, value_name = "FILE.json")]
     model_explorer: Option<PathBuf>,
@@ -35,10 +42,11 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
         forbid_inputs(target, std::slice::from_ref(&args.source.model))?;
     }
     let (model, hierarchy) = args.source.load(output)?;
+    check_dims(&args.set_dim, &model)?;
     let policy = args.policy.resolve(&hierarchy);
     let mut files = Vec::new();
     if let Some(path) = &args.output {
-        files.push(write_page(path, &args.source.model, &model, &hierarchy, &policy, None)?);
+        files.push(write_page(path, &args.source.model, &model, &hierarchy, &policy, &args.set_dim, None)?);
     }
     if let Some(path) = &args.model_explorer {
         let facts = Inference::of(&model);
@@ -57,9 +65,14 @@ pub fn write_page(
     model: &Model,
     hierarchy: &Hierarchy,
     policy: &Policy,
+    dims: &[(String, usize)],
     optimization: Option<Optimization>,
 ) -> Result<WrittenFile, Failure> {
     let facts = Inference::of(model);
+    let mut sizes: BTreeMap<String, u64> = named_dims(model).into_iter().map(|name| (name, 1)).collect();
+    sizes.extend(dims.iter().map(|(name, size)| (name.clone(), *size as u64)));
+    let flops = at_sizes(model, &facts, &sizes.clone().into_iter().collect());
+    let note: Vec<String> = sizes.iter().map(|(name, size)| format!("{name}={size}")).collect();
     let tags = Tags::new(hierarchy.table(), policy);
     let file = file.display().to_string();
     let contents = Contents {
@@ -68,8 +81,8 @@ pub fn write_page(
         hierarchy,
         tags: &tags,
         facts: &facts,
-        flops: &|_| None,
-        flops_note: None,
+        flops: &|node| flops.get(&node).copied(),
+        flops_note: (!note.is_empty()).then(|| format!("at {}", note.join(", "))),
         optimization,
     };
     write(path, &page(&contents.data()))

@@ -50,7 +50,7 @@ struct Row {
     own_nodes: usize,
     /// Nodes with everything inside of it.
     nodes: usize,
-    /// Elements of stored tensors that it or what is inside of it owns.
+    /// Elements of stored tensors that belong to it or to what is inside of it.
     parameters: u64,
     bytes: u64,
     operators: BTreeMap<String, usize>,
@@ -87,8 +87,7 @@ fn rows(model: &Model, hierarchy: &Hierarchy, tags: &Tags) -> Vec<Row> {
         }
     }
     for (value, constant) in model.initializers() {
-        let Some(&owner) = hierarchy.constant(value).first() else { continue };
-        for above in table.chain(owner) {
+        for above in table.chain(hierarchy.home(model, value)) {
             let row = &mut rows[above.index()];
             row.parameters =
                 row.parameters.saturating_add(constant.dense().map_or(0, |tensor| tensor.len() as u64));

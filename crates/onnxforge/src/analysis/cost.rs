@@ -54,19 +54,26 @@ pub struct Total {
     pub unknown: Vec<NodeId>,
 }
 
-/// Operations of all nodes of the graph at the given sizes of dimensions; those that are not given are 1. Bodies of control flow
-/// and functions are not counted: their holders and callers are among the unknown.
-pub fn total(model: &Model, inference: &Inference, sizes: &HashMap<String, u64>) -> Total {
+/// Operations of every node at the given sizes of dimensions; those that are not given are 1. Nodes of which nothing is known, or whose shapes
+/// make no sense at these sizes, are not there.
+pub fn at_sizes(model: &Model, inference: &Inference, sizes: &HashMap<String, u64>) -> HashMap<NodeId, u64> {
     let functions = Functions::of(model);
     let size = |symbol: Symbol| {
         let given = sizes.get(&*inference.symbols().name(symbol)).copied().unwrap_or(1);
         Some(i64::try_from(given).unwrap_or(i64::MAX))
     };
+    let flops = |id| count(model, inference, &functions, id).and_then(|count| count.evaluate(&size));
+    model.nodes().filter_map(|(id, _)| Some((id, flops(id)?))).collect()
+}
+
+/// Operations of all nodes of the graph at the given sizes. Bodies of control flow and functions are not counted: their holders and callers
+/// are among the unknown.
+pub fn total(model: &Model, inference: &Inference, sizes: &HashMap<String, u64>) -> Total {
+    let known = at_sizes(model, inference, sizes);
     let mut total = Total::default();
     for (id, _) in model.nodes_in(model.main()) {
-        let known = count(model, inference, &functions, id).and_then(|count| count.evaluate(&size));
-        match known {
-            Some(flops) => total.flops = total.flops.saturating_add(flops),
+        match known.get(&id) {
+            Some(&flops) => total.flops = total.flops.saturating_add(flops),
             None => total.unknown.push(id),
         }
     }

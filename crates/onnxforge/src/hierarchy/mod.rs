@@ -19,6 +19,7 @@ mod scoped;
 pub mod sidecar;
 pub mod store;
 pub mod tag;
+pub mod validate;
 
 use std::collections::{HashMap, HashSet};
 
@@ -121,6 +122,13 @@ impl Hierarchy {
     /// The modules that a stored tensor belongs to: owners of the parameters that it is, or was computed from.
     pub fn constant(&self, value: ValueId) -> &[ModuleId] {
         self.constants.get(&value).map_or(&[], Vec::as_slice)
+    }
+
+    /// The module that a stored tensor counts for: its owner, or else the module around all that read it.
+    pub fn home(&self, model: &Model, value: ValueId) -> ModuleId {
+        let owner = self.constant(value).first().copied();
+        let readers = || self.table.common(self.consumers(model, value));
+        owner.or_else(readers).unwrap_or(ModuleId::ROOT)
     }
 
     /// The policy that tags were made under; the usual one, if nothing says which.

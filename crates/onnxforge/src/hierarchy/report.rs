@@ -224,13 +224,11 @@ impl Contents<'_> {
         };
         let mut entries: Vec<Entry<'_>> = table.iter().map(entry).collect();
         for (value, constant) in self.model.initializers() {
-            if let Some(owner) = self.hierarchy.constant(value).first() {
-                entries[owner.index()].weights.push(Weight {
-                    name: self.model.value(value).name().to_string(),
-                    r#type: self.ty(value),
-                    bytes: constant.byte_len(),
-                });
-            }
+            entries[self.hierarchy.home(self.model, value).index()].weights.push(Weight {
+                name: self.model.value(value).name().to_string(),
+                r#type: self.ty(value),
+                bytes: constant.byte_len(),
+            });
         }
         entries
     }
@@ -253,10 +251,9 @@ impl Contents<'_> {
             add(3, module, (self.flops)(id).unwrap_or(0));
         }
         for (value, constant) in self.model.initializers() {
-            if let Some(&owner) = self.hierarchy.constant(value).first() {
-                add(1, owner, constant.dense().map_or(0, |tensor| tensor.len() as u64));
-                add(2, owner, constant.byte_len());
-            }
+            let home = self.hierarchy.home(self.model, value);
+            add(1, home, constant.dense().map_or(0, |tensor| tensor.len() as u64));
+            add(2, home, constant.byte_len());
         }
         sums
     }

@@ -23,11 +23,11 @@ use super::recorded::{Recorded, SCHEMA_VERSION, read};
 use super::{Hierarchy, Policy, Tags};
 use crate::ir::{Model, Node, NodeId};
 
-const MODULE: &str = "onnxforge.module";
-const TAGS: &str = "onnxforge.tags";
-const EVIDENCE: &str = "onnxforge.evidence";
+pub(super) const MODULE: &str = "onnxforge.module";
+pub(super) const TAGS: &str = "onnxforge.tags";
+pub(super) const EVIDENCE: &str = "onnxforge.evidence";
 const CONSUMERS: &str = "onnxforge.consumers";
-const HIERARCHY: &str = "onnxforge.hierarchy";
+pub(super) const HIERARCHY: &str = "onnxforge.hierarchy";
 /// What all keys of ours start with.
 const OURS: &str = "onnxforge.";
 /// What all keys of PyTorch's exporter and its tools start with.
@@ -41,7 +41,7 @@ pub fn attribution(node: &Node, table: &ModuleTable) -> Option<Attribution> {
         None => Evidence::Recorded,
     };
     let modules: Vec<ModuleId> = paths.iter().filter_map(|path| table.find(path)).collect();
-    (!modules.is_empty() && evidence != Evidence::Root).then_some(Attribution { modules, evidence })
+    (!modules.is_empty()).then_some(Attribution { modules, evidence })
 }
 
 /// What the model says, where it was tagged before.

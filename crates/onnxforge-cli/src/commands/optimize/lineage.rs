@@ -100,7 +100,7 @@ impl Carried {
             passes: passes.collect(),
             modules: self.before.clone(),
         };
-        write_page(page, path, model, &self.hierarchy, &self.policy, Some(optimization))
+        write_page(page, path, model, &self.hierarchy, &self.policy, &[], Some(optimization))
     }
 }
 

@@ -93,12 +93,19 @@ impl Model {
 
     /// Where a new node comes from: `primary`, whose place it takes, and then all consumed nodes that no other new one is a version of
     /// and that leave a trace. Beside nodes that are made of these, another version of a node comes from that one alone.
-    fn parents(&self, rewrite: &Rewrite, plan: &Plan, staged: &Staged, primary: Option<NodeId>) -> Vec<OriginId> {
+    fn parents(
+        &self,
+        rewrite: &Rewrite,
+        plan: &Plan,
+        staged: &Staged,
+        primary: Option<NodeId>,
+    ) -> Vec<OriginId> {
         let origin = |node: NodeId| self.nodes[node].origin;
         if let Some(whom) = staged.serves {
             return vec![origin(whom)];
         }
-        let is_made = |other: &Staged| other.serves.is_none() && other.like.is_none() && other.copied.is_none();
+        let is_made =
+            |other: &Staged| other.serves.is_none() && other.like.is_none() && other.copied.is_none();
         if let Some(like) = staged.like
             && rewrite.nodes.iter().any(is_made)
         {

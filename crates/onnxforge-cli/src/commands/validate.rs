@@ -1,0 +1,60 @@
+//! `onnxforge validate`: whether what a model says of its modules holds together.
+
+
+use onnxforge::hierarchy::sidecar::path_for;
+use onnxforge::hierarchy::validate::problems;
+use serde::Serialize;
+
+use super::hierarchy::{PolicyArgs, Source, read_table};
+use crate::failure::{Failure, Verdict};
+use crate::output::Output;
+
+/// Check that what a model and its sidecar say of modules holds together.
+///
+/// Every path must be in the table, tags must be those of the paths and mean one module each, module stacks must be readable, and table and
+/// sidecar must belong to this graph. The answer is no (exit code 1) when something does not hold.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    source: Source,
+    #[command(flatten)]
+    policy: PolicyArgs,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    schema: u32,
+    valid: bool,
+    problems: Vec<String>,
+}
+
+pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
+    let (model, hierarchy) = args.source.load(output)?;
+    let tags = args.policy.tags(&hierarchy);
+    let mut found = problems(&model, &hierarchy, &tags);
+    let beside = path_for(&args.source.model);
+    if beside.is_file() {
+        match read_table(&beside) {
+            Ok(recorded) => {
+                let known = recorded.fingerprint.as_deref();
+                let same =
+                    known.is_none_or(|known| known == onnxforge::hierarchy::store::fingerprint(&model));
+                if !same {
+                    found.push(format!("{}: belongs to another graph", beside.display()));
+                }
+            }
+            Err(failure) => found.push(failure.0),
+        }
+    }
+    let report = Report { schema: 1, valid: found.is_empty(), problems: found };
+    output.result(&report, |out| {
+        for problem in report.problems.iter().take(20) {
+            writeln!(out, "{problem}")?;
+        }
+        match report.problems.len() {
+            0 => writeln!(out, "valid: {} modules, {} tags", hierarchy.table().len(), tags.own().count()),
+            count => writeln!(out, "NOT valid: {count} problems"),
+        }
+    })?;
+    Ok(if report.valid { Verdict::Yes } else { Verdict::No })
+}
