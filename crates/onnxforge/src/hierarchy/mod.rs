@@ -48,8 +48,8 @@ impl Hierarchy {
     pub fn of(model: &Model, recorded: Option<&Recorded>) -> Self {
         let stored = if recorded.is_none() { store::recorded(model) } else { None };
         let recorded = recorded.or(stored.as_ref());
-        let table = table(model, recorded);
-        let (origins, unreadable) = origin::origins(model, &table, recorded);
+        let (table, from_names) = table(model, recorded);
+        let (origins, unreadable) = origin::origins(model, &table, from_names, recorded);
         let policy = recorded.and_then(|recorded| recorded.policy.clone());
         let mut hierarchy = Self { table, origins, constants: HashMap::new(), unreadable, policy };
         hierarchy.constants = model
@@ -200,21 +200,21 @@ impl Hierarchy {
     }
 }
 
-/// All modules that are recorded, that the exporter mentions, or, if there are none, that names of nodes tell of.
-fn table(model: &Model, recorded: Option<&Recorded>) -> ModuleTable {
-    let mut modules: Vec<Module> = recorded
-        .map(|recorded| recorded.table.iter().map(|(_, module)| module.clone()).collect())
-        .unwrap_or_default();
+/// All modules that are recorded, that the exporter mentions, or, if there are none, that names tell of; and whether it had to be names.
+fn table(model: &Model, recorded: Option<&Recorded>) -> (ModuleTable, bool) {
+    let recorded = recorded.map(|recorded| recorded.table.iter().map(|(_, module)| module.clone()).collect());
+    let mut modules: Vec<Module> = recorded.unwrap_or_default();
     let mut listed: HashSet<_> = modules.iter().map(|module| module.path.clone()).collect();
     let told = exporter::modules(model);
     modules.extend(told.into_iter().filter(|module| listed.insert(module.path.clone())));
-    if modules.iter().all(|module| module.path.is_empty()) {
-        modules
-            .extend(scoped::modules(model).into_iter().filter(|module| listed.insert(module.path.clone())));
+    let from_names = modules.iter().all(|module| module.path.is_empty());
+    if from_names {
+        modules.extend(scoped::modules(model).into_iter().filter(|module| listed.insert(module.path.clone())));
     }
     // A file may mention more than a table holds; nothing is then known of its modules.
-    ModuleTable::new(modules).unwrap_or_else(|error| {
+    let table = ModuleTable::new(modules).unwrap_or_else(|error| {
         tracing::warn!("the modules of this model are not used: {error}");
         ModuleTable::default()
-    })
+    });
+    (table, from_names)
 }

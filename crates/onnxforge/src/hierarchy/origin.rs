@@ -20,7 +20,7 @@ pub enum Evidence {
     Recorded,
     /// The scope in the node's name, which only one module of the table fits.
     Scope,
-    /// The same, where more than one could be meant.
+    /// The same, where more than one could be meant, or where there is no table but the names themselves.
     ScopeGuess,
     /// The node that holds the body, or calls the function, that it stands in.
     Enclosing,
@@ -90,7 +90,7 @@ impl Evidence {
             Self::Exporter => "exporter's metadata",
             Self::Recorded => "recorded",
             Self::Scope => "scope in its name",
-            Self::ScopeGuess => "scope in its name, not unique",
+            Self::ScopeGuess => "scope in its name, not certain",
             Self::Enclosing => "enclosing node",
             Self::Neighbours => "neighbours",
             Self::Owner => "owner of its parameter",
@@ -129,14 +129,15 @@ pub struct Unreadable {
     pub problem: String,
 }
 
-/// The origins of all nodes of a model, and the stacks that could not be read.
+/// The origins of all nodes of a model, and the stacks that could not be read. `from_names`: names are all that the table was made of.
 pub fn origins(
     model: &Model,
     table: &ModuleTable,
+    from_names: bool,
     recorded: Option<&Recorded>,
 ) -> (HashMap<NodeId, Attribution>, Vec<Unreadable>) {
     let mut search = Search { model, table, found: HashMap::new(), unreadable: Vec::new() };
-    search.told(recorded);
+    search.told(from_names, recorded);
     for scope in [model.main()].into_iter().chain(model.functions().iter().copied()) {
         search.around(scope);
     }
@@ -156,7 +157,7 @@ struct Search<'m> {
 
 impl Search<'_> {
     /// What files say of nodes themselves.
-    fn told(&mut self, recorded: Option<&Recorded>) {
+    fn told(&mut self, from_names: bool, recorded: Option<&Recorded>) {
         let mut resolver = Resolver::new(self.table);
         for (id, node) in self.model.nodes() {
             let found = store::attribution(node, self.table)
@@ -164,7 +165,9 @@ impl Search<'_> {
                 .or_else(|| self.recorded(id, recorded?))
                 .or_else(|| {
                     let resolved = resolver.resolve(scope(node.name()?)?)?;
-                    let evidence = if resolved.certain { Evidence::Scope } else { Evidence::ScopeGuess };
+                    // A table that was made of names proves nothing about them.
+                    let certain = resolved.certain && !from_names;
+                    let evidence = if certain { Evidence::Scope } else { Evidence::ScopeGuess };
                     Some(Attribution::new(resolved.module, evidence))
                 });
             if let Some(found) = found {
