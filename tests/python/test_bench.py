@@ -94,7 +94,7 @@ def test_inputs_from_a_file(bench, tmp_path):
     found = said(bench(model, "--inputs", tmp_path / "inputs.npz", *QUICK, "--json", "-"))
     assert found["inputs"] == [{"name": "x", "type": "float", "shape": [3, 192]}]
     np.savez(tmp_path / "inputs.npz", x=np.ones((3, 191)))
-    bench(model, "--inputs", tmp_path / "inputs.npz").refused("model.onnx", "[3,191]")
+    bench(model, "--inputs", tmp_path / "inputs.npz").refused("inputs.npz", "[3,191]")
 
 
 def test_models_must_take_the_same_inputs(bench, tmp_path):

@@ -165,3 +165,14 @@ def test_a_default_that_is_given_counts(forge, tmp_path):
     np.savez(given, w=np.full(2, 5, np.float32))
     forge("verify", *models, "--engine", "native").good()
     assert forge("verify", *models, "--engine", "native", "--inputs", given).code == 1
+
+
+def test_inputs_of_another_shape_are_refused(forge, tmp_path):
+    np.savez(tmp_path / "in.npz", input_ids=np.ones((2, 3, 4), np.int64))
+    forge("optimize", BERT, "-o", tmp_path / "out.onnx", "--inputs", tmp_path / "in.npz").refused("in.npz", "[2,3,4]")
+
+
+def test_reduce_does_not_overwrite_what_it_reduces(forge, tmp_path):
+    model = tmp_path / "model.onnx"
+    model.write_bytes(BERT.read_bytes())
+    forge("reduce", model, "-o", model, "--command", "false {}").refused("would overwrite the input")

@@ -20,8 +20,9 @@ use onnxforge::runtime::timed::Inputs;
 use onnxforge::runtime::{Level, Runtime};
 use serde::Serialize;
 
-use super::run::{check_dims, complete, named_size, seconds, stored, write_npz};
-use super::{LevelArg, MOST_INPUTS, load_model};
+use super::run::{check_dims, complete, named_size, seconds, write_npz};
+use super::verify::given;
+use super::{LevelArg, load_model};
 use crate::failure::{Failure, Verdict};
 use crate::output::{Output, bytes, grouped, number, table};
 use crate::progress::Bar;
@@ -163,7 +164,7 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
 fn inputs(args: &Args, models: &[Model]) -> Result<HashMap<String, Value>, Failure> {
     let (path, first) = (&args.models[0], &models[0]);
     check_dims(&args.set_dim, first)?;
-    let mut inputs = given(args, first)?;
+    let mut inputs = given(args.inputs.as_deref(), first)?;
     let dims = args.set_dim.iter().cloned().collect();
     let options = sample::Options { seed: args.seed, dims, ..sample::Options::default() };
     complete(path, first, &mut inputs, &options)?;
@@ -179,14 +180,9 @@ fn inputs(args: &Args, models: &[Model]) -> Result<HashMap<String, Value>, Failu
     Ok(inputs)
 }
 
-/// The inputs that the archive holds.
-fn given(args: &Args, first: &Model) -> Result<HashMap<String, Value>, Failure> {
-    args.inputs.as_ref().map_or_else(|| Ok(HashMap::new()), |path| stored(path, first, MOST_INPUTS))
-}
-
 /// The part of a process of its own: writes a [`Group`].
 fn group(args: &Args, turn: usize, output: &Output) -> Result<Verdict, Failure> {
-    let inputs = given(args, &load_model(&args.models[0], output)?)?;
+    let inputs = given(args.inputs.as_deref(), &load_model(&args.models[0], output)?)?;
     let options = bench::Options {
         level: args.level.into(),
         threads: args.threads,

@@ -16,7 +16,7 @@ use serde::Serialize;
 use super::optimize::{Checks, Selection};
 use super::{Written, load_model};
 use crate::failure::{Failure, Verdict};
-use crate::output::Output;
+use crate::output::{Output, forbid_inputs};
 use crate::progress::Bar;
 
 /// Find the smallest part of a model that still shows a failure: of a command, or of optimizing it.
@@ -61,6 +61,7 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     if args.command.as_ref().is_some_and(|command| !command.contains("{}")) {
         return Err(Failure("--command needs {} where the file of a part goes".to_owned()));
     }
+    forbid_inputs(&args.output, std::slice::from_ref(&args.model))?;
     let model = load_model(&args.model, output)?;
     let folder = tempfile::tempdir()?;
     let part = folder.path().join("part.onnx");

@@ -1,6 +1,5 @@
 //! `onnxforge validate`: whether what a model says of its modules holds together.
 
-
 use onnxforge::hierarchy::sidecar::path_for;
 use onnxforge::hierarchy::validate::problems;
 use serde::Serialize;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::builder::RangedU64ValueParser;
 use comfy_table::Cell;
+use onnxforge::eval::check_given;
 use onnxforge::ir::Model;
 use onnxforge::ops::Value;
 use onnxforge::runtime::Runtime;
@@ -179,12 +180,8 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
 pub fn given(archive: Option<&Path>, model: &Model) -> Result<HashMap<String, Value>, Failure> {
     let Some(path) = archive else { return Ok(HashMap::new()) };
     let found = stored(path, model, MOST_INPUTS)?;
-    let ports = model.scope(model.main()).inputs().iter();
-    let known: Vec<String> = ports.map(|port| model.value(port.value).name().to_string()).collect();
-    match found.keys().filter(|name| !known.contains(name)).min() {
-        Some(name) => Err(Failure(format!("{}: the model has no input {name:?}", path.display()))),
-        None => Ok(found),
-    }
+    check_given(model, &found).map_err(|error| Failure(format!("{}: {error}", path.display())))?;
+    Ok(found)
 }
 
 impl Report {

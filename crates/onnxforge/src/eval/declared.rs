@@ -11,6 +11,22 @@ use crate::proto::Str;
 /// Why `inputs` are not what the graph of a model declares: one is missing, unknown, or of another type or shape. A run in 64 bits
 /// takes 64-bit floats for any others.
 pub fn check(model: &Model, inputs: &HashMap<String, Value>, wide: bool) -> Result<(), String> {
+    check_given(model, inputs, wide)?;
+    let missing = model.scope(model.main()).inputs().iter().find(|port| {
+        let value = model.value(port.value);
+        let has_default = matches!(value.def(), Def::Input { default: Some(_), .. });
+        !has_default && !inputs.contains_key(&**value.name())
+    });
+    match missing {
+        Some(port) => {
+            Err(format!("the input {} is missing ({})", model.value(port.value).name(), port.declared()))
+        }
+        None => Ok(()),
+    }
+}
+
+/// The same, where inputs may be missing.
+pub fn check_given(model: &Model, inputs: &HashMap<String, Value>, wide: bool) -> Result<(), String> {
     let ports = model.scope(model.main()).inputs();
     let mut sizes = Sizes::default();
     for port in ports {
@@ -24,8 +40,7 @@ pub fn check(model: &Model, inputs: &HashMap<String, Value>, wide: bool) -> Resu
                 return Err(format!("the input {name} is {found}, not {declared}"));
             }
             Some(value) => sizes.fit_value(name, &declared, value)?,
-            None if matches!(model.value(port.value).def(), Def::Input { default: Some(_), .. }) => {}
-            None => return Err(format!("the input {name} is missing ({declared})")),
+            None => {}
         }
     }
     let known = |name: &&String| ports.iter().any(|port| **model.value(port.value).name() == ***name);

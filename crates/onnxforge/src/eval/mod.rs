@@ -88,6 +88,11 @@ pub fn check_inputs(model: &Model, inputs: &HashMap<String, Value>) -> Result<()
     declared::check(model, inputs, false).map_err(RunError::Input)
 }
 
+/// The same for some of the inputs: others may be missing.
+pub fn check_given(model: &Model, inputs: &HashMap<String, Value>) -> Result<(), RunError> {
+    declared::check_given(model, inputs, false).map_err(RunError::Input)
+}
+
 /// A model that is ready to run.
 pub struct Session<'m> {
     model: &'m Model,

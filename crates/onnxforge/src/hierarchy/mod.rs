@@ -209,7 +209,8 @@ fn table(model: &Model, recorded: Option<&Recorded>) -> (ModuleTable, bool) {
     modules.extend(told.into_iter().filter(|module| listed.insert(module.path.clone())));
     let from_names = modules.iter().all(|module| module.path.is_empty());
     if from_names {
-        modules.extend(scoped::modules(model).into_iter().filter(|module| listed.insert(module.path.clone())));
+        modules
+            .extend(scoped::modules(model).into_iter().filter(|module| listed.insert(module.path.clone())));
     }
     // A file may mention more than a table holds; nothing is then known of its modules.
     let table = ModuleTable::new(modules).unwrap_or_else(|error| {
