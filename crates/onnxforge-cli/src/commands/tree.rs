@@ -70,7 +70,7 @@ fn rows(model: &Model, hierarchy: &Hierarchy, tags: &Tags) -> Vec<Row> {
         module: module.path.to_string(),
         tag: tags.get(id).to_owned(),
         class: module.class.as_ref().map(ToString::to_string),
-        depth: table.chain(id).count() - 1,
+        depth: table.depth(id),
         own_nodes: 0,
         nodes: 0,
         parameters: 0,

@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use serde::Serialize;
 
 use super::module::{ModuleId, is_inside};
-use super::{Hierarchy, Tags};
+use super::{Hierarchy, Tags, stored_names};
 use crate::check::nearest;
 use crate::infer::Inference;
 use crate::ir::cut::Cut;
@@ -334,7 +334,7 @@ impl<'m> Extractor<'m> {
 
     fn without_nodes(&self, path: &str) -> ExtractError {
         let why = match self.hierarchy.table().find(path) {
-            Some(id) => self.hierarchy.why_without_nodes(self.model, id).to_owned(),
+            Some(id) => self.hierarchy.why_without_nodes(&stored_names(self.model), id).to_owned(),
             None => "nothing inside of it has any".to_owned(),
         };
         ExtractError::NoNodes { path: path.to_owned(), why }

@@ -167,18 +167,15 @@ impl Hierarchy {
             .collect()
     }
 
-    /// What became of a module that has no node.
-    pub fn why_without_nodes(&self, model: &Model, id: ModuleId) -> &'static str {
+    /// What became of a module that has no node, given the names of all stored tensors.
+    fn why_without_nodes(&self, stored: &HashSet<&str>, id: ModuleId) -> &'static str {
         let module = self.table.get(id);
-        let holds = self.table.iter().any(|(inner, _)| self.table.parent(inner) == Some(id));
         let owned = module.direct_parameters.iter().chain(&module.direct_buffers);
         let full = |own: &String| {
             if module.path.is_empty() { own.clone() } else { format!("{}.{own}", module.path) }
         };
-        let stored: HashSet<&str> =
-            model.initializers().map(|(value, _)| &**model.value(value).name()).collect();
         let mut names = owned.map(full).peekable();
-        if holds || module.is_container() {
+        if module.is_container() || self.table.children(id).next().is_some() {
             "it only holds other modules"
         } else if names.peek().is_none() {
             "it computes nothing when the model is not being trained, or the exporter folded it"
@@ -218,4 +215,9 @@ fn table(model: &Model, recorded: Option<&Recorded>) -> (ModuleTable, bool) {
         ModuleTable::default()
     });
     (table, from_names)
+}
+
+/// The names of all stored tensors.
+fn stored_names(model: &Model) -> HashSet<&str> {
+    model.initializers().map(|(value, _)| &**model.value(value).name()).collect()
 }

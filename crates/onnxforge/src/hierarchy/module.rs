@@ -82,7 +82,7 @@ pub enum TableError {
 const MOST_MODULES: usize = 1 << 22;
 
 /// The same for the parts of a path.
-const MOST_LEVELS: usize = 1 << 10;
+const MOST_LEVELS: usize = 1 << 8;
 
 /// All modules, the model itself first and each before those inside of it.
 #[derive(Clone, Debug)]
@@ -90,14 +90,14 @@ pub struct ModuleTable {
     modules: Vec<Module>,
     /// The nearest listed module around each.
     parents: Vec<Option<ModuleId>>,
+    /// Levels from the model itself down to each.
+    depths: Vec<usize>,
     by_path: HashMap<Str, ModuleId>,
 }
 
 impl Default for ModuleTable {
     fn default() -> Self {
-        let mut table = Self { modules: Vec::new(), parents: Vec::new(), by_path: HashMap::new() };
-        table.push(Module::default(), None);
-        table
+        Self::around(Module::default())
     }
 }
 
@@ -124,9 +124,7 @@ impl ModuleTable {
             let root = place.get("").copied();
             inside.entry(around(&module.path).filter(|&above| Some(above) != root)).or_default().push(index);
         }
-        let mut table = Self { modules: Vec::new(), parents: Vec::new(), by_path: HashMap::new() };
-        let root = place.get("").map(|&root| given[root].clone()).unwrap_or_default();
-        table.push(root, None);
+        let mut table = Self::around(place.get("").map(|&root| given[root].clone()).unwrap_or_default());
         let mut open: Vec<(usize, ModuleId)> = Vec::new();
         let next = |above: Option<usize>, id: ModuleId, open: &mut Vec<(usize, ModuleId)>| {
             let inside = inside.get(&above).into_iter().flatten();
@@ -140,8 +138,17 @@ impl ModuleTable {
         Ok(table)
     }
 
+    /// A table of nothing but the model itself.
+    fn around(root: Module) -> Self {
+        let mut table =
+            Self { modules: Vec::new(), parents: Vec::new(), depths: Vec::new(), by_path: HashMap::new() };
+        table.push(root, None);
+        table
+    }
+
     fn push(&mut self, module: Module, parent: Option<ModuleId>) -> ModuleId {
         let id = ModuleId(self.modules.len() as u32);
+        self.depths.push(parent.map_or(0, |parent| self.depths[parent.index()] + 1));
         self.by_path.insert(module.path.clone(), id);
         self.modules.push(module);
         self.parents.push(parent);
@@ -196,9 +203,33 @@ impl ModuleTable {
 
     /// The innermost module that all of these are within.
     pub fn common(&self, modules: impl IntoIterator<Item = ModuleId>) -> Option<ModuleId> {
-        modules.into_iter().reduce(|a, b| {
-            let around: Vec<ModuleId> = self.chain(a).collect();
-            self.chain(b).find(|above| around.contains(above)).unwrap_or(ModuleId::ROOT)
+        modules.into_iter().reduce(|mut a, mut b| {
+            while a != b {
+                let deeper = if self.depth(a) >= self.depth(b) { &mut a } else { &mut b };
+                *deeper = self.parent(*deeper).unwrap_or(ModuleId::ROOT);
+            }
+            a
+        })
+    }
+
+    /// Levels from the model itself down to a module.
+    pub fn depth(&self, id: ModuleId) -> usize {
+        self.depths[id.index()]
+    }
+
+    /// A module and everything inside of it, in their order.
+    pub fn within(&self, id: ModuleId) -> impl Iterator<Item = (ModuleId, &Module)> {
+        let rest = self.iter().skip(id.index());
+        // What is inside of a module follows it.
+        rest.take_while(move |&(inner, _)| inner == id || self.depth(inner) > self.depth(id))
+    }
+
+    /// The modules right inside of one, with the rest of their paths.
+    pub fn children(&self, id: ModuleId) -> impl Iterator<Item = (&str, ModuleId)> {
+        let base = self.get(id).path.len();
+        let own = self.within(id).filter(move |&(inner, _)| self.parent(inner) == Some(id));
+        own.map(move |(inner, child)| {
+            (child.path.get(base..).unwrap_or_default().trim_start_matches('.'), inner)
         })
     }
 
@@ -214,28 +245,19 @@ impl ModuleTable {
     /// The parameters of a module and of everything inside of it, by their names from the module down. One that is known
     /// by two names counts once, by the first.
     pub fn parameters(&self, id: ModuleId) -> Vec<String> {
-        let base = &self.get(id).path;
-        let within =
-            self.modules.iter().filter(|module| module.alias_of.is_none() && is_inside(&module.path, base));
-        within
-            .flat_map(|module| {
-                let path = module.path.get(base.len()..).unwrap_or_default().trim_start_matches('.');
-                let named =
-                    |own: &String| if path.is_empty() { own.clone() } else { format!("{path}.{own}") };
-                module.direct_parameters.iter().map(named).collect::<Vec<_>>()
-            })
-            .collect()
+        let base = self.get(id).path.len();
+        let mut found = Vec::new();
+        for (_, module) in self.within(id).filter(|(_, module)| module.alias_of.is_none()) {
+            let path = module.path.get(base..).unwrap_or_default().trim_start_matches('.');
+            let named = |own: &String| if path.is_empty() { own.clone() } else { format!("{path}.{own}") };
+            found.extend(module.direct_parameters.iter().map(named));
+        }
+        found
     }
 
     /// Levels from the model itself down to the deepest module.
-    pub fn depth(&self) -> usize {
-        let mut depth = vec![0usize; self.modules.len()];
-        for (index, parent) in self.parents.iter().enumerate() {
-            if let Some(parent) = parent {
-                depth[index] = depth[parent.index()] + 1;
-            }
-        }
-        depth.into_iter().max().unwrap_or(0)
+    pub fn deepest(&self) -> usize {
+        self.depths.iter().copied().max().unwrap_or(0)
     }
 }
 

@@ -278,26 +278,17 @@ impl Search<'_> {
 
     /// Nodes that nothing is told of take the origin of their neighbours, those next to told ones first.
     fn from_neighbours(&mut self) {
-        let mut open: Vec<NodeId> =
-            self.model.nodes().map(|(id, _)| id).filter(|id| !self.found.contains_key(id)).collect();
-        // Each round reaches one node further.
+        let mut open: Vec<NodeId> = self.model.nodes().map(|(id, _)| id).collect();
+        // Each round reaches one node further: it looks at those next to what the last one found.
         while !open.is_empty() {
-            let known: Vec<(NodeId, Option<Attribution>)> =
-                open.iter().map(|&id| (id, self.from_neighbours_of(id))).collect();
-            open.clear();
-            let mut news = false;
-            for (id, attribution) in known {
-                match attribution {
-                    Some(attribution) => {
-                        news = true;
-                        self.found.insert(id, attribution);
-                    }
-                    None => open.push(id),
-                }
-            }
-            if !news {
-                break;
-            }
+            open.retain(|id| !self.found.contains_key(id));
+            let answers = open.iter().map(|&id| (id, self.from_neighbours_of(id)));
+            let news: Vec<(NodeId, Attribution)> =
+                answers.filter_map(|(id, found)| Some((id, found?))).collect();
+            self.found.extend(news.iter().cloned());
+            open = news.iter().flat_map(|&(id, _)| [self.makers(id), self.readers(id)].concat()).collect();
+            open.sort_unstable();
+            open.dedup();
         }
     }
 

@@ -53,7 +53,7 @@ impl Serialize for Sidecar<'_> {
                 "forward_defaults": root.forward_defaults,
             }),
         )?;
-        map.serialize_entry("hierarchy_depth", &table.depth())?;
+        map.serialize_entry("hierarchy_depth", &table.deepest())?;
         map.serialize_entry("policy", self.policy)?;
         map.serialize_entry(
             "modules",
@@ -102,16 +102,11 @@ impl Sidecar<'_> {
 
     fn module(&self, id: ModuleId, module: &Module) -> Json {
         let table = self.hierarchy.table();
-        let inside = |(inner, child): (ModuleId, &Module)| {
-            let name = child.path.get(module.path.len()..)?.trim_start_matches('.').to_owned();
-            (table.parent(inner) == Some(id))
-                .then(|| (name, child.short_class().unwrap_or_default().to_owned()))
+        let listed = || -> Vec<(String, String)> {
+            let class = |inner| table.get(inner).short_class().unwrap_or_default().to_owned();
+            table.children(id).map(|(name, inner)| (name.to_owned(), class(inner))).collect()
         };
-        let children = if module.children.is_empty() {
-            table.iter().filter_map(inside).collect()
-        } else {
-            module.children.clone()
-        };
+        let children = if module.children.is_empty() { listed() } else { module.children.clone() };
         let mut entry = serde_json::json!({
             "class": module.class.as_deref(),
             "module_path": &*module.path,

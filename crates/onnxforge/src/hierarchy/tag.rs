@@ -167,26 +167,33 @@ fn parts(path: &str, base: usize) -> Vec<&str> {
 
 /// For each path the shortest end that none of the others has; the only one needs none, unless it ends in a number.
 fn suffixes<'p>(paths: &[Vec<&'p str>]) -> Vec<Vec<&'p str>> {
-    let is_number = |part: &&&str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
-    // How many paths have each end.
-    let mut ends: HashMap<&[&str], usize> = HashMap::new();
-    for path in paths {
-        for start in 0..path.len() {
-            *ends.entry(&path[start..]).or_default() += 1;
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    let end = |path: &Vec<&'p str>, length: usize| path[path.len() - length..].to_vec();
+    if let [only] = paths {
+        let shown = usize::from(only.last().is_some_and(|part| is_number(part)));
+        return vec![end(only, shown)];
+    }
+    let mut lengths = vec![0; paths.len()];
+    // Paths that have one end in common, and how long that is.
+    let mut open: Vec<(usize, Vec<usize>)> = vec![(0, (0..paths.len()).collect())];
+    while let Some((length, alike)) = open.pop() {
+        let mut longer: HashMap<&str, Vec<usize>> = HashMap::new();
+        for index in alike {
+            let path = &paths[index];
+            match path.len().checked_sub(length + 1) {
+                Some(next) => longer.entry(path[next]).or_default().push(index),
+                // The whole path is the end of others, which show more of theirs.
+                None => lengths[index] = length,
+            }
+        }
+        for alike in longer.into_values() {
+            match alike[..] {
+                [one] => lengths[one] = length + 1,
+                _ => open.push((length + 1, alike)),
+            }
         }
     }
-    let suffix = |path: &Vec<&'p str>| {
-        let least = usize::from(paths.len() > 1 || path.last().as_ref().is_some_and(|part| is_number(part)));
-        let mut length = least;
-        while length < path.len()
-            && length > 0
-            && ends.get(&path[path.len() - length..]).is_some_and(|&count| count > 1)
-        {
-            length += 1;
-        }
-        path[path.len() - length..].to_vec()
-    };
-    paths.iter().map(suffix).collect()
+    paths.iter().zip(lengths).map(|(path, length)| end(path, length)).collect()
 }
 
 #[cfg(test)]

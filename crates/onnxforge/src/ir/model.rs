@@ -298,6 +298,12 @@ impl Model {
             .collect()
     }
 
+    /// A node that goes back to no node of the file. There is none: whoever makes a node says what it consumes.
+    pub fn unaccounted(&self) -> Option<NodeId> {
+        let nowhere = |node: &Node| self.origins.sources(node.origin).is_empty();
+        self.nodes().find(|(_, node)| nowhere(node)).map(|(id, _)| id)
+    }
+
     /// Where in `scope` something happens that happens in `inner`: the node of `scope` that holds `inner`.
     /// `None`: `inner` is `scope` itself. `Err`: `inner` does not lie in `scope`.
     pub(super) fn holder_within(&self, scope: ScopeId, inner: ScopeId) -> Result<Option<NodeId>, NotInside> {

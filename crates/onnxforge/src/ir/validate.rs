@@ -32,6 +32,9 @@ impl Model {
                 self.expect(*source == id, || format!("{id:?} claims the origin of {source:?}"))?;
             }
         }
+        if let Some(node) = self.unaccounted() {
+            return Err(format!("{node:?} comes from nowhere"));
+        }
         self.validate_names()
     }
 

@@ -208,6 +208,7 @@ impl PassOutcome {
         self.skipped.reverse();
         self.edits += edits;
         self.time += start.elapsed();
+        debug_assert!(edits == 0 || bench.model.unaccounted().is_none(), "{}", self.pass.name);
         edits > 0
     }
 }
