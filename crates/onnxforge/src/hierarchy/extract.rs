@@ -319,17 +319,47 @@ impl<'m> Extractor<'m> {
                 return true;
             }
         };
-        let mut free: Vec<ScopeId> = by_scope.keys().copied().filter(|&scope| !held(scope)).collect();
+        // So do functions with the nodes that call them.
+        let main = self.model.main();
+        let own = by_scope.iter().filter(|(scope, _)| self.outermost(**scope) == main);
+        let called = self.called(own.flat_map(|(_, nodes)| nodes.iter().copied()).collect());
+        let comes_along = |scope: ScopeId| held(scope) || called.contains(&self.outermost(scope));
+        let mut free: Vec<ScopeId> = by_scope.keys().copied().filter(|&scope| !comes_along(scope)).collect();
         free.sort();
         let count = |scope: &ScopeId| by_scope[scope].len();
         let place = match free.as_slice() {
             [] => return Err(self.without_nodes(path)),
-            _ if free.contains(&self.model.main()) => self.model.main(),
+            _ if free.contains(&main) => main,
             [one] => *one,
             several => return Err(ExtractError::Bodies { path: path.to_owned(), bodies: several.len() }),
         };
         let left_out = free.iter().filter(|&&scope| scope != place).map(count).sum();
         Ok((place, by_scope[&place].clone(), left_out))
+    }
+
+    /// The main graph or function that a scope is part of.
+    fn outermost(&self, mut scope: ScopeId) -> ScopeId {
+        while let Some(holder) = self.model.scope(scope).holder() {
+            scope = self.model.node(holder).scope();
+        }
+        scope
+    }
+
+    /// The functions that these nodes call, with those that these call in turn.
+    fn called(&self, mut open: Vec<NodeId>) -> HashSet<ScopeId> {
+        let named = |&scope: &ScopeId| Some((self.model.called_as(scope)?, scope));
+        let functions: HashMap<_, ScopeId> = self.model.functions().iter().filter_map(named).collect();
+        let (mut found, mut seen) = (HashSet::new(), HashSet::new());
+        while let Some(id) = open.pop().filter(|_| !functions.is_empty()) {
+            if !seen.insert(id) {
+                continue;
+            }
+            let node = self.model.node(id);
+            let function = functions.get(node.op()).copied().filter(|&function| found.insert(function));
+            let inside = node.bodies().chain(function);
+            open.extend(inside.flat_map(|scope| self.model.nodes_in(scope)).map(|(id, _)| id));
+        }
+        found
     }
 
     fn without_nodes(&self, path: &str) -> ExtractError {
