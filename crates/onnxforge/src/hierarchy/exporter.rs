@@ -15,6 +15,8 @@ const CLASSES: &str = "pkg.torch.onnx.class_hierarchy";
 pub const NAMESPACE: &str = "namespace";
 const SIGNATURE: &str = "pkg.torch.export.ExportedProgram.graph_signature";
 const FOLDED_FROM: &str = "pkg.onnxscript.optimizer.folded_from";
+/// What stands for a class in a namespace where none is known.
+pub const NO_CLASS: &str = "module";
 /// What the exporter says where it has no stack.
 const NO_STACK: &str = "_empty_nn_module_stack_from_metadata_hook";
 
@@ -51,14 +53,14 @@ pub fn stack(node: &Node) -> Option<Result<Vec<Level>, ReprError>> {
 }
 
 /// The levels of a namespace; names with a slash in them are put together again.
-fn namespace(text: &str) -> Option<Vec<Level>> {
+pub fn namespace(text: &str) -> Option<Vec<Level>> {
     let mut levels: Vec<Level> = Vec::new();
     let mut name = String::new();
     for part in text.split('/') {
         name.push_str(part);
         match name.rsplit_once(": ") {
             Some((path, class)) => {
-                levels.push((path.to_owned(), Some(class.to_owned())));
+                levels.push((path.to_owned(), (class != NO_CLASS).then(|| class.to_owned())));
                 name.clear();
             }
             None => name.push('/'),
@@ -155,6 +157,10 @@ mod tests {
         assert_eq!(
             namespace(": m.Net/d1.x/y: m.Leaf/add: aten.add.Tensor"),
             Some(vec![level("", "m.Net"), level("d1.x/y", "m.Leaf")])
+        );
+        assert_eq!(
+            namespace(": module/a: module/Relu: Relu"),
+            Some(vec![(String::new(), None), ("a".to_owned(), None)])
         );
         assert_eq!(namespace("encoder/layer"), None);
         assert_eq!(namespace(&format!("{NO_STACK}: {NO_STACK}/sym_size: aten.sym_size.int")), None);

@@ -209,6 +209,8 @@ fn table(model: &Model, recorded: Option<&Recorded>) -> (ModuleTable, bool) {
         modules
             .extend(scoped::modules(model).into_iter().filter(|module| listed.insert(module.path.clone())));
     }
+    let mentioned = store::mentioned(model).into_iter();
+    modules.extend(mentioned.filter(|module| listed.insert(module.path.clone())));
     // A file may mention more than a table holds; nothing is then known of its modules.
     let table = ModuleTable::new(modules).unwrap_or_else(|error| {
         tracing::warn!("the modules of this model are not used: {error}");

@@ -16,7 +16,7 @@ use serde::Serialize;
 use serde::ser::SerializeMap;
 use sha2::{Digest, Sha256};
 
-use super::exporter::{NAMESPACE, TRACES, entry};
+use super::exporter::{self, NAMESPACE, NO_CLASS, TRACES, entry};
 use super::module::{Module, ModuleId, ModuleTable};
 use super::origin::{Attribution, Certainty, Evidence};
 use super::recorded::{Recorded, SCHEMA_VERSION, read};
@@ -42,6 +42,13 @@ pub fn attribution(node: &Node, table: &ModuleTable) -> Option<Attribution> {
     };
     let modules: Vec<ModuleId> = paths.iter().filter_map(|path| table.find(path)).collect();
     (!modules.is_empty()).then_some(Attribution { modules, evidence })
+}
+
+/// The modules that nodes of a model name that was optimized and not tagged. Some have no node of their own any more.
+pub fn mentioned(model: &Model) -> Vec<Module> {
+    let named = |node: &Node| serde_json::from_str::<Vec<String>>(entry(node.metadata(), MODULE)?).ok();
+    let paths = model.nodes().filter(|_| !is_tagged(model)).filter_map(|(_, node)| named(node)).flatten();
+    paths.map(|path| Module { path: path.into(), ..Module::default() }).collect()
 }
 
 /// What the model says, where it was tagged before.
@@ -76,6 +83,12 @@ pub fn write(model: &mut Model, hierarchy: &Hierarchy, policy: &Policy, options:
     for &id in &nodes {
         let origin = hierarchy.origin(id);
         let paths: Vec<&str> = origin.modules.iter().map(|&module| &*table.get(module).path).collect();
+        let node = model.node(id);
+        // One that was written earlier may be of another module, since passes changed the node.
+        if entry(node.metadata(), NAMESPACE).is_none() || leads_to_its_module(node) {
+            let namespace = namespace(table, origin.primary(), node);
+            model.annotate(id, NAMESPACE, Some(namespace.into()));
+        }
         model.annotate(id, MODULE, Some(json(&paths).into()));
         model.annotate(id, TAGS, Some(json(&distinct(origin, tags)).into()));
         let weak = origin.evidence.certainty() != Certainty::Exact;
@@ -85,10 +98,6 @@ pub fn write(model: &mut Model, hierarchy: &Hierarchy, policy: &Policy, options:
             json(&readers.iter().map(|&module| &*table.get(module).path).collect::<Vec<_>>()).into()
         });
         model.annotate(id, CONSUMERS, consumers);
-        if entry(model.node(id).metadata(), NAMESPACE).is_none() {
-            let namespace = namespace(table, origin.primary(), model.node(id));
-            model.annotate(id, NAMESPACE, Some(namespace.into()));
-        }
     }
     let whole = json(&Whole { model, hierarchy, policy });
     model.annotate_model(HIERARCHY, Some(whole.into()));
@@ -153,13 +162,21 @@ pub fn strip(model: &mut Model, what: Strip) -> usize {
     }
 }
 
-/// Whether the namespace of a node was written by this program: the exporter writes its own keys with it.
+/// Whether the namespace of a node was written by this program.
 fn has_our_namespace(node: &Node) -> bool {
+    let written = entry(node.metadata(), NAMESPACE).unwrap_or_default();
+    leads_to_its_module(node) && written.ends_with(&format!("/{}", leaf(node)))
+}
+
+/// Whether the namespace of a node leads to the module that this program wrote at the node. The exporter writes its own keys with one.
+fn leads_to_its_module(node: &Node) -> bool {
     let theirs = node.metadata().iter().any(|entry| {
         entry.key.as_deref().is_some_and(|key| EXPORTERS.iter().any(|prefix| key.starts_with(prefix)))
     });
-    let tagged = entry(node.metadata(), MODULE).is_some();
-    tagged && !theirs
+    let module = entry(node.metadata(), MODULE)
+        .and_then(|text| serde_json::from_str::<Vec<String>>(text).ok()?.into_iter().next());
+    let levels = entry(node.metadata(), NAMESPACE).and_then(exporter::namespace).unwrap_or_default();
+    !theirs && module.is_some() && levels.last().map(|(path, _)| path) == module.as_ref()
 }
 
 /// Whether a text has lines such as `…/model.py(12): forward`, which the older exporter writes when told to be verbose.
@@ -178,15 +195,16 @@ fn namespace(table: &ModuleTable, module: ModuleId, node: &Node) -> String {
     let mut text = String::new();
     for level in levels {
         let module = table.get(level);
-        let class = module.class.as_deref().unwrap_or("module");
+        let class = module.class.as_deref().unwrap_or(NO_CLASS);
         let _ = write!(text, "{}: {class}/", module.path);
     }
-    let name = node.name().map_or_else(
-        || node.op().name.to_string(),
-        |name| name.rsplit('/').next().unwrap_or(name).to_owned(),
-    );
-    let _ = write!(text, "{name}: {}", node.op());
-    text
+    text + &leaf(node)
+}
+
+/// The level of a node itself.
+fn leaf(node: &Node) -> String {
+    let name = node.name().map_or(&*node.op().name, |name| name.rsplit('/').next().unwrap_or(name));
+    format!("{name}: {}", node.op())
 }
 
 /// What tells one graph from another: operators, and the names of what they read and compute.
