@@ -93,6 +93,8 @@ pub struct ModuleTable {
     /// Levels from the model itself down to each.
     depths: Vec<usize>,
     by_path: HashMap<Str, ModuleId>,
+    /// Bytes of the longest path.
+    longest: usize,
 }
 
 impl Default for ModuleTable {
@@ -140,8 +142,8 @@ impl ModuleTable {
 
     /// A table of nothing but the model itself.
     fn around(root: Module) -> Self {
-        let mut table =
-            Self { modules: Vec::new(), parents: Vec::new(), depths: Vec::new(), by_path: HashMap::new() };
+        let (modules, parents, depths) = (Vec::new(), Vec::new(), Vec::new());
+        let mut table = Self { modules, parents, depths, by_path: HashMap::new(), longest: 0 };
         table.push(root, None);
         table
     }
@@ -149,6 +151,7 @@ impl ModuleTable {
     fn push(&mut self, module: Module, parent: Option<ModuleId>) -> ModuleId {
         let id = ModuleId(self.modules.len() as u32);
         self.depths.push(parent.map_or(0, |parent| self.depths[parent.index()] + 1));
+        self.longest = self.longest.max(module.path.len());
         self.by_path.insert(module.path.clone(), id);
         self.modules.push(module);
         self.parents.push(parent);
@@ -182,8 +185,9 @@ impl ModuleTable {
 
     /// The module of a path, or the nearest one around it.
     pub fn nearest(&self, path: &str) -> ModuleId {
-        let around = || ancestors(path).find_map(|above| self.find(above));
-        self.find(path).or_else(around).unwrap_or(ModuleId::ROOT)
+        // Nobody has to look for what is longer than all: a path may have very many levels.
+        let mut around = ancestors(path).filter(|above| above.len() <= self.longest);
+        self.find(path).or_else(|| around.find_map(|above| self.find(above))).unwrap_or(ModuleId::ROOT)
     }
 
     /// The nearest listed module around one; none for the model itself.
