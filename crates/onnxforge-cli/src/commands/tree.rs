@@ -112,9 +112,7 @@ fn show(
             continue;
         }
         let (depth, label) = match args.view {
-            View::Tag => {
-                (row.tag.matches('/').count() - 1, row.tag.rsplit('/').next().unwrap_or_default().to_owned())
-            }
+            View::Tag => (tags.depth(modules, id), row.tag.rsplit('/').next().unwrap_or_default().to_owned()),
             View::Path => {
                 let above = modules.parent(id).map_or("", |above| &modules.get(above).path);
                 let own = row.module.get(above.len()..).unwrap_or_default().trim_start_matches('.');

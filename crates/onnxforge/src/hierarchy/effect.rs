@@ -36,7 +36,7 @@ pub fn effects(model: &Model, before: &Hierarchy, after: &Hierarchy, tags: &Tags
         .map(|(tag, id)| ModuleEffect {
             module: table.get(id).path.to_string(),
             tag: tag.to_owned(),
-            depth: tag.matches('/').count() - 1,
+            depth: tags.depth(table, id),
             before: was[id.index()],
             after: is[id.index()],
             gone: (is[id.index()] == 0).then(|| end(&fates, before, table, id)),

@@ -124,6 +124,11 @@ impl Tags {
         self.kept[id.index()]
     }
 
+    /// Levels of a module's tag below that of the model.
+    pub fn depth(&self, table: &ModuleTable, id: ModuleId) -> usize {
+        table.chain(id).filter(|&around| around != ModuleId::ROOT && self.kept(around) == around).count()
+    }
+
     /// The modules that have tags of their own, each with its tag.
     pub fn own(&self) -> impl Iterator<Item = (&str, ModuleId)> {
         let own = self.kept.iter().enumerate().filter(|(index, kept)| kept.index() == *index);
