@@ -116,12 +116,16 @@ fn refuse_foreign(
         let text = "this sidecar belongs to another graph; `onnxforge restore` carries tags over to models that were made from one";
         return Err(Failure(format!("{}: {text}", table.display())));
     }
-    let known = model.nodes().filter(|(id, _)| {
-        let origin = hierarchy.origin(*id);
-        origin.evidence.certainty() != Certainty::Root
-            && recorded.table.find(&hierarchy.table().get(origin.primary()).path).is_some()
-    });
-    if model.node_count() > 0 && known.count() == 0 {
+    let known = |id| {
+        let origin = hierarchy.origin(id);
+        let path = &*hierarchy.table().get(origin.primary()).path;
+        (origin.evidence.certainty() != Certainty::Root).then_some(path)
+    };
+    let is_listed = |path: &str| !path.is_empty() && recorded.table.find(path).is_some();
+    // Every table has the model itself; that alone says nothing, unless all nodes are its own.
+    let fits = model.nodes().any(|(id, _)| known(id).is_some_and(is_listed))
+        || model.nodes().all(|(id, _)| known(id) == Some(""));
+    if !fits {
         return Err(Failure(format!(
             "{}: no node of {} comes from any of these modules; is it the table of another model?",
             table.display(),
