@@ -5,6 +5,7 @@
 mod bench;
 mod correlation;
 mod fuzz;
+mod hierarchy;
 mod latency;
 mod lint;
 mod measure;
@@ -87,6 +88,8 @@ enum Bench {
     Latency(latency::Settings),
     /// What verification costs beside loading and running a model, and what it says, of ours and of other tools' results
     Verify(verification::Settings),
+    /// How many nodes are known to come from a module, whether modules can be cut out, and whether that survives optimization
+    Hierarchy(hierarchy::Settings),
     /// How many nodes ONNX Runtime runs after its own fusions, for models as they were and for what we make of them
     Census(models::Options),
     /// Conversions to newer operator sets, ours and those of onnx, on all test cases of the onnx package
@@ -130,6 +133,7 @@ fn main() -> ExitCode {
         Task::Bench(Bench::Passes(options)) => models::passes(&options),
         Task::Bench(Bench::Latency(options)) => latency::run(&options),
         Task::Bench(Bench::Verify(options)) => verification::run(&options),
+        Task::Bench(Bench::Hierarchy(settings)) => hierarchy::run(&settings),
         Task::Bench(Bench::Census(options)) => models::census(&options),
         Task::Bench(Bench::Upgrade) => models::upgrade(),
         Task::Bench(Bench::ConvRelu) => models::conv_relu(),

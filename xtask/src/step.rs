@@ -70,8 +70,11 @@ pub fn target_folder() -> Result<PathBuf> {
     folder.map(PathBuf::from).context("cargo metadata has no target_directory")
 }
 
-/// Builds the command line in release mode; its path.
+/// Builds the command line in release mode; its path. One that was built before is used when ONNXFORGE_BIN names it.
 pub fn build_cli() -> Result<PathBuf> {
+    if let Some(given) = std::env::var_os("ONNXFORGE_BIN") {
+        return std::path::absolute(given).context("ONNXFORGE_BIN");
+    }
     let mut build = cargo(&["build", "--release", "--package", "onnxforge-cli"]);
     step("build the command line", &mut build)?;
     let name = format!("onnxforge{}", std::env::consts::EXE_SUFFIX);
