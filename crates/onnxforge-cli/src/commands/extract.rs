@@ -212,7 +212,7 @@ fn show(report: &Report, several: bool, out: &mut dyn Write) -> io::Result<()> {
         }
         match &part.verified {
             Some(Compared::Identical) => {
-                writeln!(out, "computes what the whole model computes there, bit for bit")?
+                writeln!(out, "computes what the whole model computes there, bit for bit")?;
             }
             Some(Compared::Different(what)) => writeln!(out, "DIFFERS from the whole model: {what}")?,
             None => {}

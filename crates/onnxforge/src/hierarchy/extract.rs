@@ -88,6 +88,9 @@ pub struct Boundary {
     pub left_out: usize,
 }
 
+/// Values at one side of a part, with the modules on the other side.
+pub type Ends = Vec<(ValueId, Vec<ModuleId>)>;
+
 /// An end of a part.
 #[derive(Clone, Debug, Serialize)]
 pub struct End {
@@ -218,7 +221,7 @@ impl<'m> Extractor<'m> {
     }
 
     /// What a module takes and gives, with the modules on the other side; nothing for one that cannot be cut out.
-    pub fn ends(&self, path: &str) -> Option<[Vec<(ValueId, Vec<ModuleId>)>; 2]> {
+    pub fn ends(&self, path: &str) -> Option<[Ends; 2]> {
         let (scope, core, _) = self.core(path).ok()?;
         let outputs = self.outputs(scope, &core);
         let (nodes, _) = self.needed(&core, &outputs);

@@ -1,6 +1,6 @@
 //! Where the nodes of a file come from: the evidence for each, the best first.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::exporter;
 use super::module::{ModuleId, ModuleTable};
@@ -141,7 +141,7 @@ pub fn origins(
     for scope in [model.main()].into_iter().chain(model.functions().iter().copied()) {
         search.around(scope);
     }
-    search.from_neighbours();
+    search.ask_neighbours();
     search.enclosed();
     search.rest();
     search.fused();
@@ -225,7 +225,7 @@ impl Search<'_> {
 
     /// The same after neighbours were asked, and for functions: their nodes compute for all who call them.
     fn enclosed(&mut self) {
-        let mut callers: HashMap<ScopeId, Vec<ModuleId>> = HashMap::new();
+        let mut callers: BTreeMap<ScopeId, Vec<ModuleId>> = BTreeMap::new();
         let functions: HashMap<_, ScopeId> = self
             .model
             .functions()
@@ -277,12 +277,12 @@ impl Search<'_> {
     }
 
     /// Nodes that nothing is told of take the origin of their neighbours, those next to told ones first.
-    fn from_neighbours(&mut self) {
+    fn ask_neighbours(&mut self) {
         let mut open: Vec<NodeId> = self.model.nodes().map(|(id, _)| id).collect();
         // Each round reaches one node further: it looks at those next to what the last one found.
         while !open.is_empty() {
             open.retain(|id| !self.found.contains_key(id));
-            let answers = open.iter().map(|&id| (id, self.from_neighbours_of(id)));
+            let answers = open.iter().map(|&id| (id, self.origin_of_neighbours(id)));
             let news: Vec<(NodeId, Attribution)> =
                 answers.filter_map(|(id, found)| Some((id, found?))).collect();
             self.found.extend(news.iter().cloned());
@@ -292,7 +292,7 @@ impl Search<'_> {
         }
     }
 
-    fn from_neighbours_of(&self, id: NodeId) -> Option<Attribution> {
+    fn origin_of_neighbours(&self, id: NodeId) -> Option<Attribution> {
         let readers = self.readers(id);
         let of = |nodes: &[NodeId]| -> Vec<ModuleId> {
             nodes.iter().filter_map(|node| self.found.get(node)).map(Attribution::primary).collect()
@@ -343,7 +343,7 @@ impl Search<'_> {
                 self.found.insert(id, Attribution::new(owner, Evidence::Owner));
             }
         }
-        self.from_neighbours();
+        self.ask_neighbours();
         for id in all {
             self.found.entry(id).or_insert_with(|| Attribution::new(ModuleId::ROOT, Evidence::Root));
         }
@@ -353,9 +353,8 @@ impl Search<'_> {
     /// owner has no node of its own and is a sibling.
     fn fused(&mut self) {
         let mut has_nodes = vec![false; self.table.len()];
-        for found in self.found.values() {
-            found.modules.iter().for_each(|module| has_nodes[module.index()] = true);
-        }
+        let with_nodes = self.found.values().flat_map(|found| &found.modules);
+        with_nodes.for_each(|module| has_nodes[module.index()] = true);
         for (id, node) in self.model.nodes() {
             let Some(found) = self.found.get_mut(&id).filter(|found| found.evidence < Evidence::Root) else {
                 continue;

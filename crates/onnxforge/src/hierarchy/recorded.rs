@@ -2,7 +2,7 @@
 //!
 //! Three forms are read: the bare table `{path: {class, …}}`, the same under `modules` with `origins` beside it, and the sidecar that `tag` writes.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::marker::PhantomData;
 
@@ -128,7 +128,7 @@ struct Full {
     anchors: HashMap<String, Vec<usize>>,
     /// Results whose modules are known from less than exact evidence.
     #[serde(default)]
-    weak: HashMap<String, Vec<String>>,
+    weak: BTreeMap<String, Vec<String>>,
 }
 
 #[derive(Deserialize)]

@@ -332,7 +332,7 @@ pub fn names(model: &Model) -> HashMap<NodeId, String> {
     let name = |(id, node): (NodeId, &Node)| {
         let own = node.name().filter(|name| !name.is_empty() && counts.get(&***name) == Some(&1));
         let place = || places.get(&id).cloned().unwrap_or_default();
-        (id, own.map_or_else(place, |name| name.to_string()))
+        (id, own.map_or_else(place, ToString::to_string))
     };
     model.nodes().map(name).collect()
 }

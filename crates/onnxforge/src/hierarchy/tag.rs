@@ -3,7 +3,7 @@
 //! A level is the class of a module and the shortest end of its path that tells it from others of that class below the same tag; a number
 //! always shows. So every tag means one instance. Modules that the policy leaves out have the tag of the nearest module around them.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::module::{Module, ModuleId, ModuleTable};
 use crate::check::nearest;
@@ -68,7 +68,7 @@ impl Tags {
         }
         let mut kept: Vec<ModuleId> = Vec::with_capacity(table.len());
         // Siblings below one tag, by class.
-        let mut siblings: HashMap<(ModuleId, String), Vec<ModuleId>> = HashMap::new();
+        let mut siblings: BTreeMap<(ModuleId, String), Vec<ModuleId>> = BTreeMap::new();
         for (id, module) in table.iter() {
             let above = table.parent(id).map_or(ModuleId::ROOT, |parent| kept[parent.index()]);
             let keeps = policy.keeps(module, has_children[id.index()] || !module.children.is_empty());

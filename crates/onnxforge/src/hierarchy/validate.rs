@@ -45,7 +45,7 @@ pub fn problems(model: &Model, hierarchy: &Hierarchy, tags: &Tags) -> Vec<String
             Ok(paths) => {
                 let unknown = paths.iter().find(|path| table.find(path).is_none());
                 unknown.into_iter().for_each(|path| {
-                    problem(format!("{MODULE} names {path:?}, which the table does not have"))
+                    problem(format!("{MODULE} names {path:?}, which the table does not have"));
                 });
             }
         }

@@ -49,7 +49,7 @@ impl Model {
             let scope = &mut self.scopes[id];
             match &mut scope.kind {
                 ScopeKind::Main(graph) | ScopeKind::Body { rest: graph, .. } => {
-                    retain(&mut graph.metadata_props)
+                    retain(&mut graph.metadata_props);
                 }
                 ScopeKind::Function(function) => retain(&mut function.metadata_props),
             }
