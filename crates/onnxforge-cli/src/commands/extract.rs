@@ -1,8 +1,8 @@
 //! `onnxforge extract`: a module as a model of its own.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use onnxforge::check::{Severity, check};
 use onnxforge::hierarchy::extract::{Boundary, End, ExtractError, Extraction, Extractor, select};
@@ -100,6 +100,7 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     }
     let observed = if args.verify { Some(observed(args, &model, &facts, &parts)?) } else { None };
     let bar = Bar::new(output.shows_progress());
+    let mut names = FileNames::default();
     let mut report = Report { schema: 1, parts: Vec::new(), without_nodes };
     for mut part in parts {
         if store::is_tagged(&model) {
@@ -116,7 +117,7 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
         };
         let mut files = Vec::new();
         if let Some(target) = &args.output {
-            let path = if several { target.join(file_name(&part.boundary.module)) } else { target.clone() };
+            let path = if several { target.join(names.of(&part.boundary.module)) } else { target.clone() };
             forbid_inputs(&path, std::slice::from_ref(&args.source.model))?;
             let options = SaveOptions { external: args.external.into() };
             files = Written::from(&save_with(&part.cut.model, &path, &options, &bar)?).files;
@@ -171,13 +172,36 @@ fn problems(model: &Model) -> Vec<String> {
     errors.map(|problem| format!("{}: {}", problem.place, problem.message)).collect()
 }
 
-/// The file of a module.
-fn file_name(path: &str) -> PathBuf {
-    let safe =
-        |letter: char| if letter.is_ascii_alphanumeric() || "._-".contains(letter) { letter } else { '_' };
-    let name: String = path.chars().map(safe).collect();
-    let name = if name.is_empty() { "model".to_owned() } else { name };
-    Path::new(&format!("{}.onnx", name.trim_start_matches('.'))).to_path_buf()
+/// The files of modules: no two have the same, and none lies outside of its folder.
+#[derive(Default)]
+struct FileNames {
+    /// In small letters: to some systems large ones are the same.
+    taken: HashSet<String>,
+    /// How often a name was asked for.
+    asked: HashMap<String, usize>,
+}
+
+impl FileNames {
+    /// The file of a module.
+    fn of(&mut self, path: &str) -> PathBuf {
+        /// A number and the ending fit behind it on any system.
+        const LONGEST: usize = 200;
+        let is_safe = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
+        let safe = |letter: char| if is_safe(letter) { letter } else { '_' };
+        let name: String = path.chars().take(LONGEST).map(safe).collect();
+        let name = match name.trim_start_matches('.') {
+            "" => "model",
+            name => name,
+        };
+        let asked = self.asked.entry(name.to_ascii_lowercase()).or_default();
+        loop {
+            *asked += 1;
+            let file = if *asked == 1 { name.to_owned() } else { format!("{name}-{asked}") };
+            if self.taken.insert(file.to_ascii_lowercase()) {
+                return PathBuf::from(format!("{file}.onnx"));
+            }
+        }
+    }
 }
 
 fn show(report: &Report, several: bool, out: &mut dyn Write) -> io::Result<()> {
@@ -215,6 +239,9 @@ fn show(report: &Report, several: bool, out: &mut dyn Write) -> io::Result<()> {
                 writeln!(out, "computes what the whole model computes there, bit for bit")?;
             }
             Some(Compared::Different(what)) => writeln!(out, "DIFFERS from the whole model: {what}")?,
+            Some(Compared::InBody) => {
+                writeln!(out, "not compared: it stands in the body of a node, whose values no run shows")?
+            }
             None => {}
         }
         for file in &part.files {
@@ -239,4 +266,29 @@ fn ends(kind: &str, other: &str, own: &str, ends: &[End], out: &mut dyn Write) -
         rows.add_row([end.name.as_str(), &end.ty, if modules.is_empty() { own } else { &modules }]);
     }
     writeln!(out, "{rows}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_module_has_a_file_of_its_own() {
+        let mut names = FileNames::default();
+        let mut file = |path: &str| names.of(path).display().to_string();
+        assert_eq!(
+            (file(""), file("model"), file("a.b")),
+            ("model.onnx".into(), "model-2.onnx".into(), "a.b.onnx".into())
+        );
+        assert_eq!(
+            (file("a/b"), file("a_b"), file("A b")),
+            ("a_b.onnx".into(), "a_b-2.onnx".into(), "A_b-3.onnx".into())
+        );
+        assert_eq!(
+            (file("a_b-4"), file("a\nb"), file("a:b")),
+            ("a_b-4.onnx".into(), "a_b-5.onnx".into(), "a_b-6.onnx".into())
+        );
+        assert_eq!((file("../../x"), file("..")), ("_.._x.onnx".into(), "model-3.onnx".into()));
+        assert!(file(&"é".repeat(5000)).len() < 255);
+    }
 }

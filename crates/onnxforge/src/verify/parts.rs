@@ -1,6 +1,6 @@
 //! Whether parts of a model compute what the whole computes there, bit for bit.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::compare::compare;
 use super::engine::EngineError;
@@ -14,6 +14,8 @@ use crate::proto::schema::ValueInfoProto;
 /// Values of a whole model in one run.
 pub struct Observed {
     values: HashMap<ValueId, Value>,
+    /// Those that are wanted but stand in bodies of nodes, where there is not one value.
+    in_bodies: HashSet<ValueId>,
 }
 
 /// How a part compares with the whole.
@@ -24,6 +26,8 @@ pub enum Compared {
     Identical,
     /// This output differs: its name, and by how much.
     Different(String),
+    /// It stands in the body of a node, whose values are not those of one moment.
+    InBody,
 }
 
 /// Runs the whole model on made-up or given inputs, and keeps what these values were.
@@ -36,7 +40,9 @@ pub fn observe(
     let given = inputs(whole, facts, options, 0)?;
     let main = whole.scope(whole.main());
     let ports = main.inputs().iter().chain(main.outputs()).map(|port| port.value);
-    let exposed: Vec<ValueId> = ports.collect();
+    let exposed: HashSet<ValueId> = ports.collect();
+    let (wanted, in_bodies): (Vec<ValueId>, Vec<ValueId>) =
+        wanted.iter().partition(|&&value| whole.scope_of(value) == Some(whole.main()));
     let inside: Vec<ValueId> = wanted.iter().copied().filter(|value| !exposed.contains(value)).collect();
     let declare = |value: ValueId| {
         let declared = || whole.value(value).info().and_then(|info| info.r#type.clone());
@@ -48,13 +54,13 @@ pub fn observe(
     let results =
         options.engine.open(&wider).and_then(|mut ready| ready.run(&given.values)).map_err(failed)?;
     let mut values = HashMap::new();
-    for &value in wanted {
+    for value in wanted {
         let name = &**whole.value(value).name();
         if let Some(found) = results.get(name).or_else(|| given.values.get(name)) {
             values.insert(value, found.clone());
         }
     }
-    Ok(Observed { values })
+    Ok(Observed { values, in_bodies: in_bodies.into_iter().collect() })
 }
 
 /// Runs a part on what the whole model computed at its ends.
@@ -65,6 +71,9 @@ pub fn compare_part(part: &Cut, observed: &Observed, options: &Options) -> Resul
         let name = ports.get(port).map(|port| cut.value(port.value).name().to_string());
         (name.unwrap_or_default(), observed.values.get(&value).cloned())
     };
+    if part.inputs.iter().chain(&part.outputs).any(|value| observed.in_bodies.contains(value)) {
+        return Ok(Compared::InBody);
+    }
     let mut given = HashMap::new();
     for (port, &value) in part.inputs.iter().enumerate() {
         let (name, value) = name(value, &part.model, port, false);
