@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use serde::Serialize;
 
 use super::origin::{Certainty, Evidence};
-use super::{Hierarchy, Tags, stored_names};
+use super::{Hierarchy, Tags};
 use crate::ir::dtype::Kind;
 use crate::ir::{Model, Node, NodeId, ValueId};
 use crate::ops;
@@ -195,13 +195,13 @@ fn without_nodes(model: &Model, hierarchy: &Hierarchy, tags: &Tags) -> Vec<Witho
             table.chain(module).for_each(|above| has[above.index()] = true);
         }
     }
-    let stored = stored_names(model);
+    let stored = hierarchy.stored(model);
     let empty = table.iter().filter(|(id, _)| !has[id.index()]);
     empty
         .map(|(id, module)| WithoutNodes {
             module: module.path.to_string(),
             tag: tags.get(id).to_owned(),
-            why: hierarchy.why_without_nodes(&stored, id),
+            why: hierarchy.why_without_nodes(id, &stored),
         })
         .collect()
 }

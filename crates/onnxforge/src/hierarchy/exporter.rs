@@ -14,6 +14,7 @@ const CLASSES: &str = "pkg.torch.onnx.class_hierarchy";
 /// Grouping for viewers: `path: class` of each level, the operator last.
 pub const NAMESPACE: &str = "namespace";
 const SIGNATURE: &str = "pkg.torch.export.ExportedProgram.graph_signature";
+const RULES: &str = "pkg.onnxscript.rewriter.rule_name";
 const FOLDED_FROM: &str = "pkg.onnxscript.optimizer.folded_from";
 /// What stands for a class in a namespace where none is known.
 pub const NO_CLASS: &str = "module";
@@ -140,6 +141,11 @@ fn signature(model: &Model) -> Vec<(Kind, String)> {
         Some((kind, texts(&format!("[{}]", rest.get(..end)?)).ok()?.pop()?))
     };
     text.lines().filter_map(line).collect()
+}
+
+/// Whether the exporter says that it made the node out of several.
+pub fn is_fused(node: &Node) -> bool {
+    entry(node.metadata(), RULES).is_some_and(|rules| rules.contains("Fuse"))
 }
 
 /// The parameters that a folded constant was computed from.

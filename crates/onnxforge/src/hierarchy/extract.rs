@@ -7,8 +7,9 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use serde::Serialize;
 
+use super::effect::nodes_of_modules;
 use super::module::{ModuleId, is_inside};
-use super::{Hierarchy, Tags, stored_names};
+use super::{Hierarchy, Tags};
 use crate::check::nearest;
 use crate::infer::Inference;
 use crate::ir::cut::Cut;
@@ -201,6 +202,10 @@ pub struct Extractor<'m> {
     facts: &'m Inference,
     /// Nodes that compute from constants alone.
     constant: HashSet<NodeId>,
+    /// Modules whose parameters the file has.
+    stored: HashSet<ModuleId>,
+    /// How often nodes come from each module, or from something inside of it.
+    counts: Vec<usize>,
 }
 
 impl<'m> Extractor<'m> {
@@ -217,7 +222,9 @@ impl<'m> Extractor<'m> {
                 constant.insert(id);
             }
         }
-        Self { model, hierarchy, facts, constant }
+        let origins = model.nodes().flat_map(|(id, _)| hierarchy.origin(id).modules.iter().copied());
+        let counts = nodes_of_modules(hierarchy.table(), origins);
+        Self { model, hierarchy, facts, constant, stored: hierarchy.stored(model), counts }
     }
 
     /// What a module takes and gives, with the modules on the other side; nothing for one that cannot be cut out.
@@ -299,6 +306,9 @@ impl<'m> Extractor<'m> {
 
     /// The scope that the nodes of a module stand in, those nodes, and how many stand elsewhere.
     fn core(&self, path: &str) -> Result<(ScopeId, BTreeSet<NodeId>, usize), ExtractError> {
+        if self.hierarchy.table().find(path).is_some_and(|id| self.counts[id.index()] == 0) {
+            return Err(self.without_nodes(path));
+        }
         let comes_from = |id: NodeId| {
             let modules = &self.hierarchy.origin(id).modules;
             modules.iter().any(|&module| is_inside(&self.hierarchy.table().get(module).path, path))
@@ -367,7 +377,7 @@ impl<'m> Extractor<'m> {
 
     fn without_nodes(&self, path: &str) -> ExtractError {
         let why = match self.hierarchy.table().find(path) {
-            Some(id) => self.hierarchy.why_without_nodes(&stored_names(self.model), id).to_owned(),
+            Some(id) => self.hierarchy.why_without_nodes(id, &self.stored).to_owned(),
             None => "nothing inside of it has any".to_owned(),
         };
         ExtractError::NoNodes { path: path.to_owned(), why }

@@ -167,19 +167,24 @@ impl Hierarchy {
             .collect()
     }
 
-    /// What became of a module that has no node, given the names of all stored tensors.
-    fn why_without_nodes(&self, stored: &HashSet<&str>, id: ModuleId) -> &'static str {
+    /// The modules with a parameter or buffer that the file has by its name.
+    pub fn stored(&self, model: &Model) -> HashSet<ModuleId> {
+        model.initializers().filter_map(|(value, _)| self.table.owner(model.value(value).name())).collect()
+    }
+
+    /// What became of a module that has no node, given those that have something [`stored`](Self::stored).
+    pub fn why_without_nodes(&self, id: ModuleId, stored: &HashSet<ModuleId>) -> &'static str {
         let module = self.table.get(id);
-        let owned = module.direct_parameters.iter().chain(&module.direct_buffers);
-        let full = |own: &String| {
-            if module.path.is_empty() { own.clone() } else { format!("{}.{own}", module.path) }
-        };
-        let mut names = owned.map(full).peekable();
-        if module.is_container() || self.table.children(id).next().is_some() {
+        let holds = self.table.children(id).next().is_some();
+        if module.alias_of.is_some() {
+            "it is another name of a module whose nodes are under the first"
+        } else if module.is_container() || holds && module.class.is_none() {
             "it only holds other modules"
-        } else if names.peek().is_none() {
+        } else if holds {
+            "nothing is left of what is inside of it: it was folded, merged with the same elsewhere, or is never called"
+        } else if module.direct_parameters.is_empty() && module.direct_buffers.is_empty() {
             "it computes nothing when the model is not being trained, or the exporter folded it"
-        } else if names.any(|name| stored.contains(name.as_str())) {
+        } else if stored.contains(&id) {
             "other modules compute with its parameters, or its computation was folded"
         } else {
             "its parameters are no longer in the file: they were folded, or it is never called"
@@ -204,7 +209,7 @@ fn table(model: &Model, recorded: Option<&Recorded>) -> (ModuleTable, bool) {
     let mut listed: HashSet<_> = modules.iter().map(|module| module.path.clone()).collect();
     let told = exporter::modules(model);
     modules.extend(told.into_iter().filter(|module| listed.insert(module.path.clone())));
-    let from_names = modules.iter().all(|module| module.path.is_empty());
+    let from_names = modules.iter().all(|module| module.path.is_empty() && module.class.is_none());
     if from_names {
         modules
             .extend(scoped::modules(model).into_iter().filter(|module| listed.insert(module.path.clone())));
@@ -217,9 +222,4 @@ fn table(model: &Model, recorded: Option<&Recorded>) -> (ModuleTable, bool) {
         ModuleTable::default()
     });
     (table, from_names)
-}
-
-/// The names of all stored tensors.
-fn stored_names(model: &Model) -> HashSet<&str> {
-    model.initializers().map(|(value, _)| &**model.value(value).name()).collect()
 }

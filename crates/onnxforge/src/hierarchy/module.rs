@@ -76,13 +76,26 @@ pub enum TableError {
     /// A path with more parts than any model has.
     #[error("module {0:?} lies more than {1} levels deep")]
     TooDeep(String, usize),
+    /// A path or class longer than any.
+    #[error("module {0:?} has a path or class of more than {1} bytes")]
+    TooLong(String, usize),
+}
+
+/// The start of a text, for a message.
+fn shortened(text: &str) -> String {
+    const SHOWN: usize = 60;
+    let start: String = text.chars().take(SHOWN).collect();
+    if start.len() == text.len() { start } else { format!("{start}…") }
 }
 
 /// More than any model has; a table is untrusted input.
 const MOST_MODULES: usize = 1 << 22;
 
-/// The same for the parts of a path.
+/// The same for the parts of a path: what is written of a module grows with those around it.
 const MOST_LEVELS: usize = 1 << 8;
+
+/// The same for the bytes of a path or class.
+const LONGEST_NAME: usize = 1 << 14;
 
 /// All modules, the model itself first and each before those inside of it.
 #[derive(Clone, Debug)]
@@ -95,6 +108,8 @@ pub struct ModuleTable {
     by_path: HashMap<Str, ModuleId>,
     /// Bytes of the longest path.
     longest: usize,
+    /// By the names of parameters and buffers.
+    owners: HashMap<String, ModuleId>,
 }
 
 impl Default for ModuleTable {
@@ -112,11 +127,14 @@ impl ModuleTable {
         }
         let mut place: HashMap<Str, usize> = HashMap::new();
         for (index, module) in given.iter().enumerate() {
+            if module.path.len().max(module.class.as_ref().map_or(0, |class| class.len())) > LONGEST_NAME {
+                return Err(TableError::TooLong(shortened(&module.path), LONGEST_NAME));
+            }
             if module.path.split('.').count() > MOST_LEVELS {
-                return Err(TableError::TooDeep(module.path.to_string(), MOST_LEVELS));
+                return Err(TableError::TooDeep(shortened(&module.path), MOST_LEVELS));
             }
             if place.insert(module.path.clone(), index).is_some() {
-                return Err(TableError::Twice(module.path.to_string()));
+                return Err(TableError::Twice(shortened(&module.path)));
             }
         }
         check_aliases(&given, &place)?;
@@ -142,8 +160,14 @@ impl ModuleTable {
 
     /// A table of nothing but the model itself.
     fn around(root: Module) -> Self {
-        let (modules, parents, depths) = (Vec::new(), Vec::new(), Vec::new());
-        let mut table = Self { modules, parents, depths, by_path: HashMap::new(), longest: 0 };
+        let mut table = Self {
+            modules: Vec::new(),
+            parents: Vec::new(),
+            depths: Vec::new(),
+            by_path: HashMap::new(),
+            longest: 0,
+            owners: HashMap::new(),
+        };
         table.push(root, None);
         table
     }
@@ -153,6 +177,10 @@ impl ModuleTable {
         self.depths.push(parent.map_or(0, |parent| self.depths[parent.index()] + 1));
         self.longest = self.longest.max(module.path.len());
         self.by_path.insert(module.path.clone(), id);
+        for own in module.direct_parameters.iter().chain(&module.direct_buffers) {
+            let name = if module.path.is_empty() { own.clone() } else { format!("{}.{own}", module.path) };
+            self.owners.entry(name).or_insert(id);
+        }
         self.modules.push(module);
         self.parents.push(parent);
         id
@@ -223,8 +251,9 @@ impl ModuleTable {
 
     /// A module and everything inside of it, in their order.
     pub fn within(&self, id: ModuleId) -> impl Iterator<Item = (ModuleId, &Module)> {
-        let rest = self.iter().skip(id.index());
-        // What is inside of a module follows it.
+        // Skipped before anything is made of them, which takes no time; what is inside of a module follows it.
+        let rest = self.modules.iter().enumerate().skip(id.index());
+        let rest = rest.map(|(index, module)| (ModuleId(index as u32), module));
         rest.take_while(move |&(inner, _)| inner == id || self.depth(inner) > self.depth(id))
     }
 
@@ -239,11 +268,7 @@ impl ModuleTable {
 
     /// The module that a parameter or buffer of this name belongs to.
     pub fn owner(&self, name: &str) -> Option<ModuleId> {
-        let (path, own) = name.rsplit_once('.').unwrap_or(("", name));
-        let id = self.find(path)?;
-        let module = self.get(id);
-        let owns = |names: &[String]| names.iter().any(|known| known == own);
-        (owns(&module.direct_parameters) || owns(&module.direct_buffers)).then_some(id)
+        self.owners.get(name).copied()
     }
 
     /// The parameters of a module and of everything inside of it, by their names from the module down. One that is known
@@ -282,21 +307,61 @@ pub fn is_inside(path: &str, around: &str) -> bool {
         || path.strip_prefix(around).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
+/// Whether every alias ends at a module that is none.
 fn check_aliases(given: &[Module], place: &HashMap<Str, usize>) -> Result<(), TableError> {
-    for module in given {
-        let mut at = module;
-        let mut steps = 0usize;
-        while let Some(target) = &at.alias_of {
-            steps += 1;
-            if steps > given.len() {
-                return Err(TableError::Cycle(module.path.to_string()));
+    // The module that each one was last reached from; what an earlier one reached is known to end.
+    let mut reached_from: Vec<Option<usize>> = vec![None; given.len()];
+    for (start, module) in given.iter().enumerate() {
+        let (mut at, mut here) = (start, module);
+        while let Some(target) = &here.alias_of {
+            match reached_from[at].replace(start) {
+                Some(before) if before == start => return Err(TableError::Cycle(shortened(&module.path))),
+                Some(_) => break,
+                None => {}
             }
-            let next = place.get(target).and_then(|&index| given.get(index));
-            at = next.ok_or_else(|| TableError::Alias(at.path.to_string(), target.to_string()))?;
-            if at.path == module.path {
-                return Err(TableError::Cycle(module.path.to_string()));
-            }
+            let next = place.get(target).and_then(|&index| Some((index, given.get(index)?)));
+            let missing = || TableError::Alias(shortened(&here.path), shortened(target));
+            (at, here) = next.ok_or_else(missing)?;
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(modules: &[(&str, Option<&str>)]) -> Result<ModuleTable, TableError> {
+        let module = |&(path, alias): &(&str, Option<&str>)| Module {
+            path: path.into(),
+            alias_of: alias.map(Into::into),
+            direct_parameters: vec!["weight".to_owned()],
+            ..Module::default()
+        };
+        ModuleTable::new(modules.iter().map(module).collect())
+    }
+
+    #[test]
+    fn aliases_end_somewhere() {
+        assert!(table(&[("a", Some("b")), ("b", Some("c")), ("c", None), ("d", Some("b"))]).is_ok());
+        let cycle = |path: &str| Err(TableError::Cycle(path.to_owned()));
+        assert_eq!(table(&[("a", Some("b")), ("b", Some("c")), ("c", Some("b"))]).map(|_| ()), cycle("a"));
+        assert_eq!(table(&[("a", Some("a"))]).map(|_| ()), cycle("a"));
+        let gone = TableError::Alias("b".to_owned(), "gone".to_owned());
+        assert_eq!(table(&[("a", Some("b")), ("b", Some("gone"))]).map(|_| ()), Err(gone));
+    }
+
+    #[test]
+    fn owners_of_parameters() {
+        let table = table(&[("", None), ("a", None), ("a.b", None)]).unwrap();
+        let owner = |name: &str| table.owner(name).map(|id| table.get(id).path.to_string());
+        assert_eq!((owner("weight"), owner("a.b.weight")), (Some(String::new()), Some("a.b".to_owned())));
+        assert_eq!((owner("a.bias"), owner("b.weight"), owner("")), (None, None, None));
+    }
+
+    #[test]
+    fn names_longer_than_any_are_refused_in_a_short_line() {
+        let error = table(&[(&"é".repeat(10_000), None)]).unwrap_err().to_string();
+        assert!(error.contains("bytes") && error.len() < 300, "{error}");
+    }
 }

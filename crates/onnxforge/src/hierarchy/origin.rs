@@ -136,7 +136,8 @@ pub fn origins(
     from_names: bool,
     recorded: Option<&Recorded>,
 ) -> (HashMap<NodeId, Attribution>, Vec<Unreadable>) {
-    let mut search = Search { model, table, found: HashMap::new(), unreadable: Vec::new() };
+    let mut search =
+        Search { model, table, found: HashMap::new(), ambiguous: BTreeMap::new(), unreadable: Vec::new() };
     search.told(from_names, recorded);
     for scope in [model.main()].into_iter().chain(model.functions().iter().copied()) {
         search.around(scope);
@@ -152,7 +153,16 @@ struct Search<'m> {
     model: &'m Model,
     table: &'m ModuleTable,
     found: HashMap<NodeId, Attribution>,
+    /// Nodes with a scope that could mean several modules.
+    ambiguous: BTreeMap<NodeId, Ambiguous>,
     unreadable: Vec<Unreadable>,
+}
+
+/// What a scope could mean.
+struct Ambiguous {
+    meant: Vec<ModuleId>,
+    /// The module that is taken if nothing else tells more.
+    guess: Option<ModuleId>,
 }
 
 impl Search<'_> {
@@ -163,17 +173,30 @@ impl Search<'_> {
             let found = store::attribution(node, self.table)
                 .or_else(|| self.exported(id))
                 .or_else(|| self.recorded(id, recorded?))
-                .or_else(|| {
-                    let resolved = resolver.resolve(scope(node.name()?)?)?;
-                    // A table that was made of names proves nothing about them.
-                    let certain = resolved.certain && !from_names;
-                    let evidence = if certain { Evidence::Scope } else { Evidence::ScopeGuess };
-                    Some(Attribution::new(resolved.module, evidence))
-                });
+                .or_else(|| self.scoped(id, &mut resolver, from_names));
             if let Some(found) = found {
                 self.found.insert(id, found);
             }
         }
+    }
+
+    /// The module of the scope in a node's name. Where several could be meant, the owner of what the node reads decides, or else its neighbours
+    /// will.
+    fn scoped(&mut self, id: NodeId, resolver: &mut Resolver<'_>, from_names: bool) -> Option<Attribution> {
+        let scope = scope(self.model.node(id).name()?)?;
+        let resolved = resolver.resolve(scope);
+        if let Some(resolved) = resolved.filter(|resolved| resolved.certain) {
+            // A table that was made of names proves nothing about them.
+            let evidence = if from_names { Evidence::ScopeGuess } else { Evidence::Scope };
+            return Some(Attribution::new(resolved.module, evidence));
+        }
+        let meant = resolver.fitting(scope);
+        let owner = self.owner(id, ModuleId::ROOT).filter(|owner| meant.contains(owner));
+        if let Some(owner) = owner {
+            return Some(Attribution::new(owner, Evidence::ScopeGuess));
+        }
+        self.ambiguous.insert(id, Ambiguous { meant, guess: resolved.map(|resolved| resolved.module) });
+        None
     }
 
     fn exported(&mut self, id: NodeId) -> Option<Attribution> {
@@ -214,10 +237,22 @@ impl Search<'_> {
         for inner in self.model.scopes_within(scope) {
             let Some(holder) = self.model.scope(inner).holder() else { continue };
             let Some(origin) = self.found.get(&holder).map(Attribution::primary) else { continue };
-            for (id, _) in self.model.nodes_in(inner) {
+            // Owners of what was computed from parameters alone.
+            let mut made: HashMap<NodeId, ModuleId> = HashMap::new();
+            for (id, node) in self.model.nodes_in(inner) {
                 if !self.found.contains_key(&id) {
-                    let module = self.owner(id, origin).unwrap_or(origin);
-                    self.found.insert(id, Attribution::new(module, Evidence::Enclosing));
+                    let by = |value: &ValueId| self.model.value(*value).node();
+                    let passed =
+                        || node.inputs().iter().flatten().find_map(|value| made.get(&by(value)?).copied());
+                    let owner = self.owner(id, origin).or_else(passed);
+                    let fixed = |value: &ValueId| {
+                        self.model.constant(*value).is_some()
+                            || by(value).is_some_and(|by| made.contains_key(&by))
+                    };
+                    if let Some(owner) = owner.filter(|_| node.inputs().iter().flatten().all(fixed)) {
+                        made.insert(id, owner);
+                    }
+                    self.found.insert(id, Attribution::new(owner.unwrap_or(origin), Evidence::Enclosing));
                 }
             }
         }
@@ -269,7 +304,12 @@ impl Search<'_> {
     /// The owner of a parameter that a node reads or passes on, if that is inside of `around`.
     fn owner(&self, id: NodeId, around: ModuleId) -> Option<ModuleId> {
         let node = self.model.node(id);
-        let owner = |value: &ValueId| self.table.owner(self.model.value(*value).name());
+        let owner = |value: &ValueId| {
+            let value = self.model.value(*value);
+            let folded = || value.info().map(|info| exporter::folded_from(&info.metadata_props));
+            let from = |names: Vec<String>| names.iter().find_map(|name| self.table.owner(name));
+            self.table.owner(value.name()).or_else(|| folded().and_then(from))
+        };
         let passes_on = node.outputs().iter().flatten().find_map(owner);
         let read = node.inputs().iter().flatten().filter(|&&value| self.model.constant(value).is_some());
         let mut owners = passes_on.into_iter().chain(read.filter_map(owner));
@@ -286,27 +326,62 @@ impl Search<'_> {
             let news: Vec<(NodeId, Attribution)> =
                 answers.filter_map(|(id, found)| Some((id, found?))).collect();
             self.found.extend(news.iter().cloned());
-            open = news.iter().flat_map(|&(id, _)| [self.makers(id), self.readers(id)].concat()).collect();
+            let near = |&(id, _): &(NodeId, Attribution)| {
+                let holder = self.model.scope(self.model.node(id).scope()).holder();
+                [self.makers(id), self.readers(id), holder.into_iter().collect()].concat()
+            };
+            open = news.iter().flat_map(near).collect();
             open.sort_unstable();
             open.dedup();
         }
     }
 
     fn origin_of_neighbours(&self, id: NodeId) -> Option<Attribution> {
-        let readers = self.readers(id);
         let of = |nodes: &[NodeId]| -> Vec<ModuleId> {
             nodes.iter().filter_map(|node| self.found.get(node)).map(Attribution::primary).collect()
         };
-        let makers: Vec<NodeId> = self.makers(id);
+        let (makers, readers) = (of(&self.makers(id)), of(&self.readers(id)));
+        let around = [makers.as_slice(), &readers].concat();
+        if let Some(ambiguous) = self.ambiguous.get(&id) {
+            let near = |meant: &&ModuleId| around.iter().any(|&module| self.table.is_within(module, **meant));
+            let mut near = ambiguous.meant.iter().filter(near);
+            return match (near.next(), near.next()) {
+                (Some(&module), None) => Some(Attribution::new(module, Evidence::ScopeGuess)),
+                _ => None,
+            };
+        }
+        let inner = |module: &ModuleId| *module != ModuleId::ROOT;
+        if let Some(held) = self.table.common(of(&self.held(id))).filter(inner) {
+            return Some(Attribution::new(held, Evidence::Neighbours));
+        }
         // What depends on nothing is there for those who read it.
-        let modules = if makers.is_empty() { of(&readers) } else { of(&[makers, readers].concat()) };
-        let common = self.table.common(modules)?;
+        let common = self.table.common(around)?;
         match self.owner(id, common) {
             Some(owner) => Some(Attribution::new(owner, Evidence::Owner)),
             // The model is around everything: that is no finding.
-            None if common == ModuleId::ROOT && !self.is_of_root(id) => None,
+            None if common == ModuleId::ROOT && !self.is_of_root(id) => {
+                let between = self.between(&makers, &readers).filter(inner)?;
+                Some(Attribution::new(between, Evidence::Neighbours))
+            }
             None => Some(Attribution::new(common, Evidence::Neighbours)),
         }
+    }
+
+    /// The innermost module that both a maker and a reader are within: what goes from one to the other does not leave it. The other readers
+    /// get what is its result.
+    fn between(&self, makers: &[ModuleId], readers: &[ModuleId]) -> Option<ModuleId> {
+        /// More of them are no neighbourhood.
+        const MOST: usize = 16;
+        let (makers, readers) = (makers.iter().take(MOST), readers.iter().take(MOST));
+        let pairs = makers.flat_map(|&maker| readers.clone().map(move |&reader| [maker, reader]));
+        let around = pairs.filter_map(|pair| self.table.common(pair));
+        around.max_by_key(|&module| self.table.depth(module))
+    }
+
+    /// The nodes in the bodies of a node.
+    fn held(&self, id: NodeId) -> Vec<NodeId> {
+        let bodies = self.model.node(id).bodies();
+        bodies.flat_map(|body| self.model.nodes_in(body).map(|(inner, _)| inner)).collect()
     }
 
     /// Whether all that surrounds a node is known to belong to the model itself.
@@ -336,6 +411,11 @@ impl Search<'_> {
     /// What is left: the owner of a parameter, or nothing.
     fn rest(&mut self) {
         let all: Vec<NodeId> = self.model.nodes().map(|(id, _)| id).collect();
+        for (id, ambiguous) in std::mem::take(&mut self.ambiguous) {
+            if let Some(guess) = ambiguous.guess {
+                self.found.entry(id).or_insert_with(|| Attribution::new(guess, Evidence::ScopeGuess));
+            }
+        }
         for &id in &all {
             if !self.found.contains_key(&id)
                 && let Some(owner) = self.owner(id, ModuleId::ROOT)
@@ -350,7 +430,7 @@ impl Search<'_> {
     }
 
     /// Exporters fold a normalization into the layer before it and keep the name of one of both. The weights tell of the other: their
-    /// owner has no node of its own and is a sibling.
+    /// owner has no node of its own and is a sibling, or lies in one where the exporter says that it fused something.
     fn fused(&mut self) {
         let mut has_nodes = vec![false; self.table.len()];
         let with_nodes = self.found.values().flat_map(|found| &found.modules);
@@ -359,11 +439,14 @@ impl Search<'_> {
             let Some(found) = self.found.get_mut(&id).filter(|found| found.evidence < Evidence::Root) else {
                 continue;
             };
+            let rewritten = exporter::is_fused(node);
             let weights = node.inputs().iter().flatten();
             let weights =
                 weights.filter(|&&value| matches!(self.model.value(value).def(), Def::Constant { .. }));
             for owner in weights.filter_map(|&value| self.table.owner(self.model.value(value).name())) {
-                let sibling = self.table.parent(owner) == self.table.parent(found.primary());
+                let around = self.table.parent(found.primary());
+                let sibling = self.table.parent(owner) == around
+                    || rewritten && around.is_some_and(|around| self.table.is_within(owner, around));
                 if !has_nodes[owner.index()] && sibling && !found.modules.contains(&owner) {
                     found.modules.push(owner);
                 }

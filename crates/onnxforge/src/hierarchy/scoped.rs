@@ -22,11 +22,19 @@ pub fn level_of(path: &str) -> &str {
     }
 }
 
-/// The scope in the name of a node: everything before the last level. `None` for names without one.
+/// The scope in the name of a node: everything before the last level. `None` for names without one, or with more in it than any has.
 pub fn scope(name: &str) -> Option<&str> {
+    const LONGEST: usize = 1 << 12;
     let (scope, _) = name.strip_prefix('/')?.rsplit_once('/').unwrap_or(("", ""));
-    Some(scope)
+    (scope.len() <= LONGEST && scope.matches('/').count() < MOST_LEVELS).then_some(scope)
 }
+
+/// A scope with more levels is none.
+const MOST_LEVELS: usize = 1 << 7;
+/// A level that fits more modules tells nothing but that they lie in one.
+const MOST_MEANT: usize = 1 << 6;
+/// Names with more slashes in them are not put together again.
+const MOST_SLASHES: usize = 1 << 4;
 
 /// A level without the number of the call.
 fn without_call(level: &str) -> Option<&str> {
@@ -37,10 +45,14 @@ fn without_call(level: &str) -> Option<&str> {
 /// Finds the modules of scopes.
 pub struct Resolver<'t> {
     table: &'t ModuleTable,
+    /// In the order of the table.
     by_level: HashMap<&'t str, Vec<ModuleId>>,
+    /// Where those inside of each module end in the table.
+    ends: Vec<usize>,
     /// Slashes in the level that has most of them.
     slashes: usize,
     known: HashMap<String, Option<Resolved>>,
+    known_inside: HashMap<(ModuleId, String), Vec<ModuleId>>,
 }
 
 /// The module of a scope.
@@ -59,8 +71,16 @@ impl<'t> Resolver<'t> {
         for (id, module) in table.iter().filter(|(_, module)| !module.path.is_empty()) {
             by_level.entry(level_of(&module.path)).or_default().push(id);
         }
+        let mut ends: Vec<usize> = (1..=table.len()).collect();
+        let ids: Vec<ModuleId> = table.iter().map(|(id, _)| id).collect();
+        for id in ids.into_iter().rev() {
+            if let Some(parent) = table.parent(id) {
+                ends[parent.index()] = ends[parent.index()].max(ends[id.index()]);
+            }
+        }
         let slashes = by_level.keys().map(|level| level.matches('/').count()).max().unwrap_or(0);
-        Self { table, by_level, slashes, known: HashMap::new() }
+        let slashes = slashes.min(MOST_SLASHES);
+        Self { table, by_level, ends, slashes, known: HashMap::new(), known_inside: HashMap::new() }
     }
 
     /// The module that a scope means; `None` where the table knows nothing of it.
@@ -73,13 +93,19 @@ impl<'t> Resolver<'t> {
         found
     }
 
-    fn search(&self, scope: &str) -> Option<Resolved> {
-        /// Longer scopes are none.
-        const MOST_LEVELS: usize = 256;
+    /// All modules whose names end as the scope does, in the order of the table.
+    pub fn fitting(&self, scope: &str) -> Vec<ModuleId> {
+        let ends = scope.match_indices('/').rev().take(MOST_SLASHES).map(|(at, _)| at + 1).chain([0]);
+        let ends = ends.filter_map(|at| scope.get(at..)).flat_map(|level| [Some(level), without_call(level)]);
+        let found = ends.flatten().filter_map(|level| self.by_level.get(level)).flatten();
+        let mut found: Vec<ModuleId> = found.copied().take(MOST_MEANT).collect();
+        found.sort();
+        found.dedup();
+        found
+    }
+
+    fn search(&mut self, scope: &str) -> Option<Resolved> {
         let levels: Vec<&str> = scope.split('/').filter(|level| !level.is_empty()).collect();
-        if levels.len() > MOST_LEVELS {
-            return None;
-        }
         // What the levels up to each place may mean.
         let mut meant: Vec<Vec<Resolved>> = vec![Vec::new(); levels.len() + 1];
         meant[0].push(Resolved { module: ModuleId::ROOT, certain: true });
@@ -105,10 +131,15 @@ impl<'t> Resolver<'t> {
     }
 
     /// The modules that a level may mean inside of a module.
-    fn step(&self, from: Resolved, level: &str) -> Vec<Resolved> {
+    fn step(&mut self, from: Resolved, level: &str) -> Vec<Resolved> {
         let plain = self.nearest(from.module, level);
         let called = without_call(level).map(|base| self.nearest(from.module, base)).unwrap_or_default();
-        let certain = from.certain && plain.len() + called.len() == 1;
+        let is_level = |id: &ModuleId| {
+            let own = level_of(&self.table.get(*id).path);
+            own == level || Some(own) == without_call(level)
+        };
+        let certain =
+            from.certain && plain.len() + called.len() == 1 && plain.iter().chain(&called).all(is_level);
         let inside = if plain.is_empty() { called } else { plain };
         if !inside.is_empty() {
             return inside.into_iter().map(|module| Resolved { module, certain }).collect();
@@ -119,17 +150,25 @@ impl<'t> Resolver<'t> {
         found.into_iter().flatten().map(|&module| Resolved { module, certain: false }).collect()
     }
 
-    /// The modules of this level inside of another one, those that lie the fewest levels deep.
-    fn nearest(&self, around: ModuleId, level: &str) -> Vec<ModuleId> {
-        let depth = |&id: &ModuleId| {
-            let depth = self.table.chain(id).position(|above| above == around)?;
-            (depth > 0).then_some((depth, id))
-        };
-        let mut found: Vec<(usize, ModuleId)> =
-            self.by_level.get(level).into_iter().flatten().filter_map(depth).collect();
-        found.sort();
-        let least = found.first().map_or(0, |&(depth, _)| depth);
-        found.into_iter().take_while(|&(depth, _)| depth == least).map(|(_, id)| id).collect()
+    /// The modules of this level inside of another one, those that lie the fewest levels deep. Where there are too many, the one
+    /// around them stands for all.
+    fn nearest(&mut self, around: ModuleId, level: &str) -> Vec<ModuleId> {
+        let Some(all) = self.by_level.get(level) else { return Vec::new() };
+        let key = (around, level.to_owned());
+        if let Some(known) = self.known_inside.get(&key) {
+            return known.clone();
+        }
+        let from = all.partition_point(|id| id.index() <= around.index());
+        let to = all.partition_point(|id| id.index() < self.ends[around.index()]);
+        let inside = all.get(from..to).unwrap_or_default();
+        let least = inside.iter().map(|id| self.table.depth(*id)).min();
+        let mut found: Vec<ModuleId> =
+            inside.iter().copied().filter(|id| Some(self.table.depth(*id)) == least).collect();
+        if found.len() > MOST_MEANT {
+            found = self.table.common(found).into_iter().collect();
+        }
+        self.known_inside.insert(key, found.clone());
+        found
     }
 }
 
@@ -240,6 +279,35 @@ mod tests {
         is("/proj_1/Gemm", "proj_1", false);
         assert_eq!(resolved(&table, "/nothing/Gemm"), None);
         assert_eq!(resolved(&table, "node_MatMul_3"), None);
+    }
+
+    #[test]
+    fn what_a_scope_could_mean() {
+        let table = table(&["d1", "d1.a", "d1.a.l", "d1.x/y", "d2", "d2.a", "d2.a.l", "proj", "proj_1"]);
+        let fitting = |scope: &str| -> Vec<String> {
+            let found = Resolver::new(&table).fitting(scope);
+            found.into_iter().map(|id| table.get(id).path.to_string()).collect()
+        };
+        assert_eq!(fitting("a/l_1"), ["d1.a.l", "d2.a.l"]);
+        assert_eq!(fitting("a_1"), ["d1.a", "d2.a"]);
+        assert_eq!(fitting("proj_1"), ["proj", "proj_1"]);
+        assert_eq!(fitting("d1/x/y"), ["d1.x/y"]);
+        assert!(fitting("nothing").is_empty() && fitting("").is_empty());
+    }
+
+    #[test]
+    fn a_level_of_many_modules_means_the_one_around_them() {
+        let paths: Vec<String> =
+            (0..1000).flat_map(|n| [format!("b.m{n}"), format!("b.m{n}.conv")]).collect();
+        let table = table(&paths.iter().map(String::as_str).chain(["b"]).collect::<Vec<_>>());
+        assert_eq!(resolved(&table, "/conv/Conv"), Some(("b".to_owned(), false)));
+        assert_eq!(resolved(&table, "/m7/conv/Conv"), Some(("b.m7.conv".to_owned(), true)));
+    }
+
+    #[test]
+    fn names_that_are_no_scopes() {
+        assert_eq!((scope("/a/b/Conv"), scope("/Conv"), scope("Conv")), (Some("a/b"), Some(""), None));
+        assert_eq!((scope(&"/a".repeat(1000)), scope(&format!("/{}/Conv", "a".repeat(5000)))), (None, None));
     }
 
     #[test]
