@@ -110,7 +110,7 @@ def test_more_levels_than_any_model_has(commands, forge):
     "text", ["", "a", "{}", "3", '["no.such"]', '["a", 3]', '[["a"]]', "[" * 100_000, '["' + "x" * 100_000 + '"]'], ids=range(9)
 )
 def test_modules_of_nodes_that_are_none(commands, text):
-    outcomes = commands(chain([(MODULE, text)], names=["/a/Relu"] * 4))
+    outcomes = commands(chain([(MODULE, text)], names=["/a/Relu"] * 4, whole=json.dumps({"modules": {"a": {"class": "m.A"}}})))
     assert outcomes["validate"].code == 1 and MODULE in outcomes["validate"].out
     outcomes["tree"].good()
 

@@ -240,7 +240,7 @@ fn show(report: &Report, several: bool, out: &mut dyn Write) -> io::Result<()> {
             }
             Some(Compared::Different(what)) => writeln!(out, "DIFFERS from the whole model: {what}")?,
             Some(Compared::InBody) => {
-                writeln!(out, "not compared: it stands in the body of a node, whose values no run shows")?
+                writeln!(out, "not compared: it stands in the body of a node, whose values no run shows")?;
             }
             None => {}
         }
