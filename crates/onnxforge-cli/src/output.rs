@@ -68,7 +68,7 @@ impl Output {
             }
             None => {}
         }
-        if self.quiet { Ok(()) } else { self.stdout(show) }
+        if self.quiet { Ok(()) } else { self.stdout(|out| show(&mut Harmless(out))) }
     }
 
     /// Writes to standard output. A reader that went away is not an error of ours.
@@ -88,6 +88,37 @@ impl Output {
     /// Whether a progress bar makes sense.
     pub fn shows_progress(&self) -> bool {
         !self.quiet && io::stderr().is_terminal()
+    }
+}
+
+/// Text for people, without what a terminal would obey: names in a model may hold anything.
+struct Harmless<'o>(&'o mut dyn Write);
+
+impl Write for Harmless<'_> {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        // Single bytes below the space, and the two bytes of characters that do the same as an escape.
+        let obeyed = |at: usize| match text[at] {
+            b'\n' | b'\t' => false,
+            0x80..=0x9f => at > 0 && text[at - 1] == 0xc2,
+            byte => byte < b' ' || byte == 0x7f,
+        };
+        if !(0..text.len()).any(obeyed) {
+            self.0.write_all(text)?;
+            return Ok(text.len());
+        }
+        for at in 0..text.len() {
+            match obeyed(at) {
+                // The second of two bytes: both become a space that does not break.
+                true if text[at] >= 0x80 => self.0.write_all(&[0xa0])?,
+                true => self.0.write_all("\u{fffd}".as_bytes())?,
+                false => self.0.write_all(&text[at..=at])?,
+            }
+        }
+        Ok(text.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
     }
 }
 
@@ -168,6 +199,13 @@ mod tests {
         assert_eq!(bytes(4_400_000_000), "4.4 GB");
         assert_eq!(bar(1, 2, 4), "██");
         assert_eq!(bar(0, 0, 4), "");
+    }
+
+    #[test]
+    fn terminals_obey_no_name() {
+        let mut shown = Vec::new();
+        write!(Harmless(&mut shown), "a\u{1b}[31mb\u{9b}2J\n\tä\u{7f}").unwrap();
+        assert_eq!(String::from_utf8(shown).unwrap(), "a\u{fffd}[31mb\u{a0}2J\n\tä\u{fffd}");
     }
 
     #[test]

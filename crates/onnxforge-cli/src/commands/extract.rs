@@ -5,7 +5,8 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use onnxforge::check::{Severity, check};
-use onnxforge::hierarchy::extract::{Boundary, End, ExtractError, Extraction, Extractor, select};
+use onnxforge::hierarchy::extract::{Boundary, End, ExtractError, Extraction, Extractor};
+use onnxforge::hierarchy::select::select;
 use onnxforge::hierarchy::{Hierarchy, store};
 use onnxforge::infer::Inference;
 use onnxforge::io::external::ExternalFiles;

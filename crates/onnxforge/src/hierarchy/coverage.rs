@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use serde::Serialize;
 
-use super::origin::{Certainty, Evidence};
+use super::evidence::{Certainty, Evidence};
 use super::{Hierarchy, Tags};
 use crate::ir::dtype::Kind;
 use crate::ir::{Model, Node, NodeId, ValueId};

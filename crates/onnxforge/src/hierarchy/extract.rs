@@ -7,10 +7,9 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use serde::Serialize;
 
+use super::Hierarchy;
 use super::effect::nodes_of_modules;
 use super::module::{ModuleId, is_inside};
-use super::{Hierarchy, Tags};
-use crate::check::nearest;
 use crate::infer::Inference;
 use crate::ir::cut::Cut;
 use crate::ir::value::{Port, Use};
@@ -21,14 +20,6 @@ use crate::proto::schema::ValueInfoProto;
 /// Why a module cannot be cut out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExtractError {
-    /// There is no such module.
-    #[error("the model has no module {wanted:?}; {hint}")]
-    NoModule {
-        /// What was asked for.
-        wanted: String,
-        /// What may have been meant.
-        hint: String,
-    },
     /// It left nothing in the graph.
     #[error("module {path:?} has no nodes: {why}")]
     NoNodes {
@@ -111,88 +102,6 @@ pub struct Shared {
     pub node: String,
     /// Paths of the modules outside that it comes from, too.
     pub with: Vec<String>,
-}
-
-/// The paths that a pattern means: a tag, a path, or either with `*` for one level and `**` for any number of levels.
-pub fn select(hierarchy: &Hierarchy, tags: &Tags, pattern: &str) -> Result<Vec<String>, ExtractError> {
-    let table = hierarchy.table();
-    let by_tag = pattern.starts_with('/');
-    let wanted = if pattern == "/" { "" } else { pattern };
-    if !wanted.contains('*') {
-        let tagged = by_tag.then(|| tags.find(wanted)).flatten().map(|id| table.get(id).path.to_string());
-        let listed = || table.find(wanted).map(|_| wanted.to_owned());
-        // A list of modules that is never called is not in every table, but what it holds is.
-        let around =
-            || table.iter().any(|(_, module)| is_inside(&module.path, wanted)).then(|| wanted.to_owned());
-        if let Some(path) = tagged.or_else(listed).or_else(around) {
-            return Ok(vec![path]);
-        }
-    }
-    let levels: Vec<&str> = wanted.split(if by_tag { '/' } else { '.' }).collect();
-    let matches = |id: ModuleId| {
-        let (text, between) = if by_tag { (tags.get(id), '/') } else { (&*table.get(id).path, '.') };
-        let whole = !by_tag || tags.kept(id) == id;
-        whole && fits(&levels, &text.split(between).collect::<Vec<_>>())
-    };
-    let found: Vec<String> =
-        table.iter().filter(|&(id, _)| matches(id)).map(|(_, module)| module.path.to_string()).collect();
-    if found.is_empty() {
-        let near = if by_tag {
-            tags.similar(wanted)
-        } else {
-            nearest(wanted, table.iter().map(|(_, module)| &*module.path))
-        };
-        let hint = match near {
-            Some(near) => format!("did you mean {near:?}?"),
-            None => "`onnxforge tree` lists them".to_owned(),
-        };
-        return Err(ExtractError::NoModule { wanted: pattern.to_owned(), hint });
-    }
-    Ok(found)
-}
-
-/// Whether levels fit a pattern of levels.
-fn fits(pattern: &[&str], levels: &[&str]) -> bool {
-    // Which prefixes of the pattern fit the levels so far.
-    let mut fit = vec![false; pattern.len() + 1];
-    fit[0] = true;
-    let skip = |fit: &mut Vec<bool>| {
-        for (at, &part) in pattern.iter().enumerate() {
-            if part == "**" && fit[at] {
-                fit[at + 1] = true;
-            }
-        }
-    };
-    skip(&mut fit);
-    for level in levels {
-        let mut next = vec![false; pattern.len() + 1];
-        for (at, &part) in pattern.iter().enumerate().filter(|&(at, _)| fit[at]) {
-            if part == "**" {
-                next[at] = true;
-            } else if glob(part, level) {
-                next[at + 1] = true;
-            }
-        }
-        fit = next;
-        skip(&mut fit);
-    }
-    fit[pattern.len()]
-}
-
-/// Whether a text fits a pattern in which `*` stands for anything.
-fn glob(pattern: &str, text: &str) -> bool {
-    let mut parts = pattern.split('*');
-    let Some(rest) = parts.next().and_then(|first| text.strip_prefix(first)) else { return false };
-    let parts: Vec<&str> = parts.collect();
-    let Some((last, middle)) = parts.split_last() else { return rest.is_empty() };
-    let mut rest = rest;
-    for part in middle {
-        match rest.find(part) {
-            Some(at) => rest = rest.get(at + part.len()..).unwrap_or_default(),
-            None => return false,
-        }
-    }
-    rest.ends_with(last)
 }
 
 /// Cuts modules out of a model.
@@ -519,24 +428,5 @@ impl<'m> Extractor<'m> {
             calls,
             left_out,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn patterns() {
-        let is = |pattern: &str, path: &str| {
-            fits(&pattern.split('.').collect::<Vec<_>>(), &path.split('.').collect::<Vec<_>>())
-        };
-        assert!(is("encoder.layer.*.attention", "encoder.layer.0.attention"));
-        assert!(!is("encoder.layer.*.attention", "encoder.layer.0.attention.self"));
-        assert!(!is("encoder.*", "encoder"));
-        assert!(is("**.attention", "attention") && is("**.attention", "a.b.attention"));
-        assert!(is("a.**.z", "a.z") && is("a.**.z", "a.b.c.z") && !is("a.**.z", "a.b"));
-        assert!(is("layer*.0", "layer12.0") && is("*norm*", "layernorm_a") && !is("a*b", "ac"));
-        assert!(is("**", "a.b") && is("**.**", "a"));
     }
 }

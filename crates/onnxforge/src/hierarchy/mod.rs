@@ -6,6 +6,7 @@
 
 pub mod coverage;
 pub mod effect;
+pub mod evidence;
 pub mod explorer;
 mod exporter;
 pub mod extract;
@@ -16,6 +17,7 @@ pub mod report;
 mod repr;
 pub mod restore;
 mod scoped;
+pub mod select;
 pub mod sidecar;
 pub mod store;
 pub mod tag;
@@ -23,9 +25,9 @@ pub mod validate;
 
 use std::collections::{HashMap, HashSet};
 
+pub use self::evidence::{Attribution, Certainty, Evidence};
 pub use self::module::{Module, ModuleId, ModuleTable};
 use self::origin::Unreadable;
-pub use self::origin::{Attribution, Certainty, Evidence};
 use self::recorded::Recorded;
 pub use self::tag::{Policy, Tags};
 use crate::ir::value::{Def, Use};

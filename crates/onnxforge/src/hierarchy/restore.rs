@@ -6,7 +6,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::Hierarchy;
-use super::origin::Evidence;
+use super::evidence::Evidence;
 use super::recorded::{Anchor, Recorded};
 use crate::ir::{Model, NodeId, ValueId};
 

@@ -16,9 +16,9 @@ use serde::Serialize;
 use serde::ser::SerializeMap;
 use sha2::{Digest, Sha256};
 
+use super::evidence::{Attribution, Certainty, Evidence};
 use super::exporter::{self, NAMESPACE, NO_CLASS, TRACES, entry};
 use super::module::{Module, ModuleId, ModuleTable};
-use super::origin::{Attribution, Certainty, Evidence};
 use super::recorded::{Recorded, SCHEMA_VERSION, read};
 use super::{Hierarchy, Policy, Tags};
 use crate::ir::{Model, Node, NodeId};

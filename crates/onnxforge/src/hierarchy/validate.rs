@@ -2,8 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::evidence::Evidence;
 use super::exporter::entry;
-use super::origin::Evidence;
 use super::store::{EVIDENCE, HIERARCHY, MODULE, TAGS, distinct, fingerprint};
 use super::{Hierarchy, Tags};
 use crate::ir::Model;
