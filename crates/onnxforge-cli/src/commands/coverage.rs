@@ -17,7 +17,7 @@ pub struct Args {
     source: Source,
     #[command(flatten)]
     policy: PolicyArgs,
-    /// Only this category, such as neural_layers.
+    /// Only this category, such as neural_layers; part of its name is enough.
     #[arg(long, value_name = "NAME")]
     category: Option<String>,
     /// List operators, nodes that are not known and modules without nodes.
@@ -56,8 +56,9 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
         let fits: Vec<&str> = known.iter().copied().filter(|name| name.contains(wanted.as_str())).collect();
         let [name] = fits[..] else {
             return Err(Failure(format!(
-                "{}: no category {wanted:?} here; there are {}",
+                "{}: {} category {wanted:?} here; there are {}",
                 args.source.model.display(),
+                if fits.is_empty() { "no" } else { "more than one" },
                 known.join(", ")
             )));
         };

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use onnxforge::check::{Severity, check};
 use onnxforge::hierarchy::extract::{Boundary, End, ExtractError, Extraction, Extractor};
 use onnxforge::hierarchy::select::select;
-use onnxforge::hierarchy::{Hierarchy, store};
+use onnxforge::hierarchy::{Hierarchy, Tags, restore, store};
 use onnxforge::infer::Inference;
 use onnxforge::io::external::ExternalFiles;
 use onnxforge::io::message::to_inline_message;
@@ -84,11 +84,21 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     let (model, hierarchy) = args.source.load(output)?;
     let of_model =
         |error: &dyn std::fmt::Display| Failure(format!("{}: {error}", args.source.model.display()));
-    let paths =
-        select(&hierarchy, &args.policy.tags(&hierarchy), &args.module).map_err(|error| of_model(&error))?;
+    let policy = args.policy.resolve(&hierarchy);
+    let tags = Tags::new(hierarchy.table(), &policy);
+    let paths = select(&hierarchy, &tags, &args.module).map_err(|error| of_model(&error))?;
     let facts = Inference::of(&model);
     let extractor = Extractor::new(&model, &hierarchy, &facts);
     let several = args.module.contains('*');
+    if let Some(target) = &args.output {
+        let (wrong, cure) = match several {
+            true => (target.is_file(), "a pattern needs a folder for its files"),
+            false => (target.is_dir(), "this is a folder; one module needs the name of a file"),
+        };
+        if wrong {
+            return Err(Failure(format!("{}: {cure}", target.display())));
+        }
+    }
     let (mut parts, mut without_nodes) = (Vec::new(), Vec::new());
     for path in &paths {
         match extractor.extract(path, args.call) {
@@ -105,9 +115,10 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     let mut report = Report { schema: 1, parts: Vec::new(), without_nodes };
     for mut part in parts {
         if store::is_tagged(&model) {
-            // Nodes are tagged already; the table goes with them.
-            let inner = Hierarchy::of(&part.cut.model, store::recorded(&model).as_ref());
-            store::write(&mut part.cut.model, &inner, &hierarchy.policy(), store::WriteOptions::default());
+            // The table goes with the nodes.
+            let inner =
+                Hierarchy::of(&part.cut.model, Some(&restore::recorded(&part.cut.model, &model, &hierarchy)));
+            store::write(&mut part.cut.model, &inner, &policy, store::WriteOptions::default());
         }
         let verified = match &observed {
             Some((observed, options)) => {
@@ -119,7 +130,7 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
         let mut files = Vec::new();
         if let Some(target) = &args.output {
             let path = if several { target.join(names.of(&part.boundary.module)) } else { target.clone() };
-            forbid_inputs(&path, std::slice::from_ref(&args.source.model))?;
+            forbid_inputs(&path, &args.source.files())?;
             let options = SaveOptions { external: args.external.into() };
             files = Written::from(&save_with(&part.cut.model, &path, &options, &bar)?).files;
         }

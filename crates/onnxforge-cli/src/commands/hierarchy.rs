@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use onnxforge::hierarchy::recorded::{Recorded, read};
+use onnxforge::hierarchy::scoped::scope;
 use onnxforge::hierarchy::sidecar::path_for;
 use onnxforge::hierarchy::store::fingerprint;
 use onnxforge::hierarchy::{Certainty, Hierarchy, Policy, Tags};
-use onnxforge::ir::Model;
+use onnxforge::ir::{Model, Node};
 
 use super::load_model;
 use crate::failure::Failure;
@@ -54,6 +55,12 @@ impl PolicyArgs {
 }
 
 impl Source {
+    /// What must not be overwritten with something else.
+    pub fn files(&self) -> Vec<PathBuf> {
+        let own = [self.model.clone(), path_for(&self.model)];
+        own.into_iter().chain(self.modules.clone()).collect()
+    }
+
     /// The model and its hierarchy.
     pub fn load(&self, output: &Output) -> Result<(Model, Hierarchy), Failure> {
         let model = load_model(&self.model, output)?;
@@ -78,7 +85,7 @@ impl Source {
 /// Reads a table of modules.
 pub fn read_table(path: &Path) -> Result<Recorded, Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure(format!("{}: {error}", path.display()));
-    let bytes = std::fs::read(path).map_err(|error| failed(&error))?;
+    let bytes = std::fs::read(path).map_err(|error| failed(&format!("cannot be read: {error}")))?;
     read(&bytes).map_err(|error| failed(&error))
 }
 
@@ -121,13 +128,18 @@ fn refuse_foreign(
         let path = &*hierarchy.table().get(origin.primary()).path;
         (origin.evidence.certainty() != Certainty::Root).then_some(path)
     };
+    // Scopes that no module of the table fits tell that it is another model's.
+    let scoped =
+        |node: &Node| node.name().and_then(|name| scope(name)).is_some_and(|scope| !scope.is_empty());
+    let strange =
+        model.nodes().filter(|(id, node)| scoped(node) && known(*id).is_none_or(str::is_empty)).count();
     let is_listed = |path: &str| !path.is_empty() && recorded.table.find(path).is_some();
     // Every table has the model itself; that alone says nothing, unless all nodes are its own.
     let fits = model.nodes().any(|(id, _)| known(id).is_some_and(is_listed))
         || model.nodes().all(|(id, _)| known(id) == Some(""));
-    if !fits {
+    if !fits || strange * 2 > model.node_count() {
         return Err(Failure(format!(
-            "{}: no node of {} comes from any of these modules; is it the table of another model?",
+            "{}: the nodes of {} do not come from these modules; is it the table of another model?",
             table.display(),
             path.display()
         )));

@@ -257,7 +257,7 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     let mut files = Written::from(&saved).files;
     files.extend(modules.write_sidecar(&args.output, &model)?);
     if let Some(path) = &args.report {
-        files.push(modules.write_page(path, &args.output, &model, &outcome)?);
+        files.extend(modules.write_page(path, &args.output, &model, &outcome)?);
     }
     let report = Report {
         schema: 1,

@@ -8,6 +8,7 @@ use onnxforge::hierarchy::explorer::graphs;
 use onnxforge::hierarchy::report::{Contents, Optimization, page::page};
 use onnxforge::hierarchy::{Hierarchy, Policy, Tags};
 use onnxforge::infer::Inference;
+use onnxforge::io::write_file;
 use onnxforge::ir::Model;
 use onnxforge::verify::named_dims;
 
@@ -39,20 +40,20 @@ pub struct Args {
 
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     for target in args.output.iter().chain(&args.model_explorer) {
-        forbid_inputs(target, std::slice::from_ref(&args.source.model))?;
+        forbid_inputs(target, &args.source.files())?;
     }
     let (model, hierarchy) = args.source.load(output)?;
     check_dims(&args.set_dim, &model)?;
     let policy = args.policy.resolve(&hierarchy);
     let mut files = Vec::new();
     if let Some(path) = &args.output {
-        files.push(write_page(path, &args.source.model, &model, &hierarchy, &policy, &args.set_dim, None)?);
+        files.extend(write_page(path, &args.source.model, &model, &hierarchy, &policy, &args.set_dim, None)?);
     }
     if let Some(path) = &args.model_explorer {
         let facts = Inference::of(&model);
         let name = args.source.model.file_name().unwrap_or_default().to_string_lossy();
         let graph = graphs(&model, &name, &hierarchy, &Tags::new(hierarchy.table(), &policy), &facts);
-        files.push(write(path, &serde_json::to_string(&graph)?)?);
+        files.extend(Written::from(&write_file(path, serde_json::to_string(&graph)?.as_bytes())?).files);
     }
     Written { schema: 1, files, notes: Vec::new() }.show(output)?;
     Ok(Verdict::Yes)
@@ -67,7 +68,7 @@ pub fn write_page(
     policy: &Policy,
     dims: &[(String, usize)],
     optimization: Option<Optimization>,
-) -> Result<WrittenFile, Failure> {
+) -> Result<Vec<WrittenFile>, Failure> {
     let facts = Inference::of(model);
     let mut sizes: BTreeMap<String, u64> = named_dims(model).into_iter().map(|name| (name, 1)).collect();
     sizes.extend(dims.iter().map(|(name, size)| (name.clone(), *size as u64)));
@@ -85,11 +86,5 @@ pub fn write_page(
         flops_note: (!note.is_empty()).then(|| format!("at {}", note.join(", "))),
         optimization,
     };
-    write(path, &page(&contents.data()))
-}
-
-fn write(path: &Path, text: &str) -> Result<WrittenFile, Failure> {
-    std::fs::write(path, text)
-        .map_err(|error| Failure(format!("{}: cannot be written: {error}", path.display())))?;
-    Ok(WrittenFile { path: path.display().to_string(), bytes: text.len() as u64 })
+    Ok(Written::from(&write_file(path, page(&contents.data()).as_bytes())?).files)
 }

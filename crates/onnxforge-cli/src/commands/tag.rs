@@ -3,14 +3,15 @@
 use std::path::PathBuf;
 
 use onnxforge::hierarchy::coverage::{Coverage, coverage};
+use onnxforge::hierarchy::recorded::Recorded;
 use onnxforge::hierarchy::sidecar::{Sidecar, path_for};
 use onnxforge::hierarchy::store::{self, Strip, WriteOptions};
 use onnxforge::hierarchy::{Hierarchy, Policy, Tags};
-use onnxforge::io::{SaveOptions, save_with};
+use onnxforge::io::{SaveOptions, save_with, write_file};
 use onnxforge::ir::Model;
 use serde::Serialize;
 
-use super::hierarchy::{PolicyArgs, Source};
+use super::hierarchy::{PolicyArgs, Source, read_table};
 use super::{ExternalArg, Written, WrittenFile};
 use crate::failure::{Failure, Verdict};
 use crate::output::{Output, bytes};
@@ -30,7 +31,7 @@ pub struct Args {
     #[arg(short, long)]
     output: Option<PathBuf>,
     /// Write, at each node, which modules read its results, too.
-    #[arg(long)]
+    #[arg(long, requires = "output")]
     consumers: bool,
     /// Remove lines of source code, with paths of the machine that exported, from the model.
     #[arg(long, requires = "output")]
@@ -78,7 +79,7 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     }
     let target = args.output.as_ref().unwrap_or(&args.source.model);
     if !args.no_sidecar {
-        files.push(write_sidecar(target, &model, &hierarchy, &policy)?);
+        files.extend(write_sidecar(target, &model, &hierarchy, &policy)?);
     }
     let unreadable = hierarchy.unreadable().iter();
     let report = Report {
@@ -121,14 +122,15 @@ pub fn write_sidecar(
     model: &Model,
     hierarchy: &Hierarchy,
     policy: &Policy,
-) -> Result<WrittenFile, Failure> {
+) -> Result<Vec<WrittenFile>, Failure> {
     let beside = path_for(path);
     let tags = Tags::new(hierarchy.table(), policy);
     let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let sidecar = Sidecar { model, file, hierarchy, tags: &tags, policy };
-    let text = serde_json::to_vec(&sidecar)?;
-    let written = WrittenFile { path: beside.display().to_string(), bytes: text.len() as u64 };
-    std::fs::write(&beside, &text)
-        .map_err(|error| Failure(format!("{}: cannot be written: {error}", beside.display())))?;
-    Ok(written)
+    let ours = |recorded: &Recorded| recorded.fingerprint.is_some();
+    if beside.is_file() && read_table(&beside).is_ok_and(|recorded| !ours(&recorded)) {
+        let text = "this is a module table that somebody made, no sidecar; move it, or say --no-sidecar";
+        return Err(Failure(format!("{}: {text}", beside.display())));
+    }
+    Ok(Written::from(&write_file(&beside, &serde_json::to_vec(&sidecar)?)?).files)
 }

@@ -105,7 +105,9 @@ fn show(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let modules = hierarchy.table();
-    let mut rows = table(&["module", "nodes", "parameters", "bytes"]);
+    let by_tag = args.view == View::Tag;
+    let heading = ["module", "nodes", "parameters", "bytes", "path"];
+    let mut rows = table(&heading[..if by_tag { 5 } else { 4 }]);
     let mut hidden = 0usize;
     for ((id, module), row) in modules.iter().zip(&report.modules) {
         if args.view == View::Tag && tags.kept(id) != id || row.nodes == 0 && row.bytes == 0 {
@@ -125,12 +127,16 @@ fn show(
             continue;
         }
         let label = format!("{}{}", "  ".repeat(depth), if label.is_empty() { "/" } else { &label });
-        rows.add_row([
+        let mut cells = vec![
             comfy_table::Cell::new(label),
             number(grouped(row.nodes as u64)),
             number(grouped(row.parameters)),
             number(bytes(row.bytes)),
-        ]);
+        ];
+        cells.extend(
+            by_tag.then(|| comfy_table::Cell::new(if row.module.is_empty() { "." } else { &row.module })),
+        );
+        rows.add_row(cells);
     }
     writeln!(out, "{rows}")?;
     if hidden > 0 {

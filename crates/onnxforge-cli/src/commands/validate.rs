@@ -1,10 +1,11 @@
 //! `onnxforge validate`: whether what a model says of its modules holds together.
 
+use onnxforge::hierarchy::Tags;
 use onnxforge::hierarchy::sidecar::path_for;
-use onnxforge::hierarchy::validate::problems;
+use onnxforge::hierarchy::validate::{contradictions, problems};
 use serde::Serialize;
 
-use super::hierarchy::{PolicyArgs, Source, read_table};
+use super::hierarchy::{Source, read_table};
 use crate::failure::{Failure, Verdict};
 use crate::output::Output;
 
@@ -16,8 +17,6 @@ use crate::output::Output;
 pub struct Args {
     #[command(flatten)]
     source: Source,
-    #[command(flatten)]
-    policy: PolicyArgs,
 }
 
 #[derive(Debug, Serialize)]
@@ -29,7 +28,7 @@ struct Report {
 
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     let (model, hierarchy) = args.source.load(output)?;
-    let tags = args.policy.tags(&hierarchy);
+    let tags = Tags::new(hierarchy.table(), &hierarchy.policy());
     let mut found = problems(&model, &hierarchy, &tags);
     let beside = path_for(&args.source.model);
     if beside.is_file() {
@@ -38,8 +37,9 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
                 let known = recorded.fingerprint.as_deref();
                 let same =
                     known.is_none_or(|known| known == onnxforge::hierarchy::store::fingerprint(&model));
-                if !same {
-                    found.push(format!("{}: belongs to another graph", beside.display()));
+                match same {
+                    true => found.extend(contradictions(&model, &hierarchy, &recorded)),
+                    false => found.push(format!("{}: belongs to another graph", beside.display())),
                 }
             }
             Err(failure) => found.push(failure.0),
@@ -52,6 +52,7 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
         }
         match report.problems.len() {
             0 => writeln!(out, "valid: {} modules, {} tags", hierarchy.table().len(), tags.own().count()),
+            1 => writeln!(out, "NOT valid: 1 problem"),
             count => writeln!(out, "NOT valid: {count} problems"),
         }
     })?;

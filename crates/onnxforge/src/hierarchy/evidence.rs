@@ -12,11 +12,12 @@ pub enum Evidence {
     Recorded,
     /// The scope in the node's name, which only one module of the table fits.
     Scope,
-    /// The same, where more than one could be meant, or where there is no table but the names themselves.
+    /// The same, where more than one could be meant, or where there is no table but the names themselves; or levels for viewers, which anybody may
+    /// have written.
     ScopeGuess,
     /// The node that holds the body, or calls the function, that it stands in.
     Enclosing,
-    /// The module that all its neighbours belong to, or the one around theirs.
+    /// The module that all neighbours belong to that are known, a few steps far, or the one around theirs.
     Neighbours,
     /// The owner of a parameter that it reads.
     Owner,

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use super::module::Module;
 use super::repr::{ReprError, texts};
+use super::store::MODULE;
 use crate::ir::scope::ScopeKind;
 use crate::ir::{Model, Node};
 use crate::proto::Str;
@@ -35,9 +36,7 @@ pub fn entry<'m>(metadata: &'m [StringStringEntryProto], key: &str) -> Option<&'
 /// The modules that were running when a node was made, the outermost first; `None` where the exporter does not tell.
 pub fn stack(node: &Node) -> Option<Result<Vec<Level>, ReprError>> {
     let metadata = node.metadata();
-    let Some(scopes) = entry(metadata, SCOPES) else {
-        return entry(metadata, NAMESPACE).and_then(namespace).map(Ok);
-    };
+    let scopes = entry(metadata, SCOPES)?;
     let read = || {
         let mut paths = texts(scopes)?;
         let classes = entry(metadata, CLASSES).map(texts).transpose()?.unwrap_or_default();
@@ -51,6 +50,12 @@ pub fn stack(node: &Node) -> Option<Result<Vec<Level>, ReprError>> {
         Ok(levels) if levels.is_empty() => None,
         levels => Some(levels),
     }
+}
+
+/// The levels for viewers, where nothing else is left of what an exporter wrote: anybody may have written them.
+pub fn grouped(node: &Node) -> Option<Vec<Level>> {
+    let alone = entry(node.metadata(), SCOPES).is_none() && entry(node.metadata(), MODULE).is_none();
+    entry(node.metadata(), NAMESPACE).filter(|_| alone).and_then(namespace)
 }
 
 /// The levels of a namespace; names with a slash in them are put together again.
@@ -93,7 +98,7 @@ pub fn modules(model: &Model) -> Vec<Module> {
         change(&mut drafts[place].1);
     };
     for (_, node) in model.nodes() {
-        for (path, class) in stack(node).and_then(Result::ok).unwrap_or_default() {
+        for (path, class) in stack(node).and_then(Result::ok).or_else(|| grouped(node)).unwrap_or_default() {
             draft(&path, &mut |draft| {
                 if draft.class.is_none() {
                     draft.class.clone_from(&class);

@@ -309,11 +309,13 @@ impl<'m> Extractor<'m> {
             (node.op(), self.hierarchy.origin(id).primary(), weights)
         };
         let shapes: Vec<_> = nodes.iter().map(shape).collect();
+        // Without weights nothing tells two calls from two equal nodes of one.
+        let weighs = shapes.iter().any(|(_, _, weights)| !weights.is_empty());
         let repeats = |period: &usize| {
             nodes.len().is_multiple_of(*period)
                 && shapes.iter().zip(shapes.iter().skip(*period)).all(|(a, b)| a == b)
         };
-        let period = (1..=nodes.len() / 2).find(repeats);
+        let period = (1..=nodes.len() / 2).filter(|_| weighs).find(repeats);
         match period {
             Some(period) => nodes.chunks(period).map(|call| call.iter().copied().collect()).collect(),
             None => vec![core.clone()],

@@ -16,7 +16,7 @@ pub mod recorded;
 pub mod report;
 mod repr;
 pub mod restore;
-mod scoped;
+pub mod scoped;
 pub mod select;
 pub mod sidecar;
 pub mod store;

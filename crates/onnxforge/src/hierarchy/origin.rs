@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::evidence::{Attribution, Evidence};
+use super::evidence::{Attribution, Certainty, Evidence};
 use super::exporter;
 use super::module::{ModuleId, ModuleTable};
 use super::recorded::Recorded;
@@ -61,10 +61,20 @@ impl Search<'_> {
     fn told(&mut self, from_names: bool, recorded: Option<&Recorded>) {
         let mut resolver = Resolver::new(self.table);
         for (id, node) in self.model.nodes() {
-            let found = store::attribution(node, self.table)
+            let stored = store::attribution(node, self.table);
+            // A table that somebody brings may tell more than what was guessed without it.
+            let yields = |stored: &Attribution| {
+                let guessed = stored.evidence.certainty() != Certainty::Exact && stored.modules.len() == 1;
+                guessed && recorded.is_some_and(|recorded| recorded.anchors.is_empty())
+            };
+            let (guessed, stored) = stored.map_or((None, None), |stored| {
+                if yields(&stored) { (Some(stored), None) } else { (None, Some(stored)) }
+            });
+            let found = stored
                 .or_else(|| self.exported(id))
                 .or_else(|| self.recorded(id, recorded?))
-                .or_else(|| self.scoped(id, &mut resolver, from_names));
+                .or_else(|| self.scoped(id, &mut resolver, from_names))
+                .or(guessed);
             if let Some(found) = found {
                 self.found.insert(id, found);
             }
@@ -91,7 +101,11 @@ impl Search<'_> {
     }
 
     fn exported(&mut self, id: NodeId) -> Option<Attribution> {
-        match exporter::stack(self.model.node(id))? {
+        let node = self.model.node(id);
+        if let Some((path, _)) = exporter::grouped(node).and_then(|levels| levels.last().cloned()) {
+            return Some(Attribution::new(self.table.nearest(&path), Evidence::ScopeGuess));
+        }
+        match exporter::stack(node)? {
             Ok(levels) => {
                 let (path, _) = levels.last()?;
                 Some(Attribution::new(self.table.nearest(path), Evidence::Exporter))
@@ -207,11 +221,13 @@ impl Search<'_> {
         owners.find(|&owner| self.table.is_within(owner, around))
     }
 
-    /// Nodes that nothing is told of take the origin of their neighbours, those next to told ones first.
+    /// Nodes that nothing is told of take the origin of their neighbours, those next to told ones first, a few steps far.
     fn ask_neighbours(&mut self) {
+        /// Further away a module says nothing about a node.
+        const FURTHEST: usize = 4;
         let mut open: Vec<NodeId> = self.model.nodes().map(|(id, _)| id).collect();
         // Each round reaches one node further: it looks at those next to what the last one found.
-        while !open.is_empty() {
+        for _ in 0..FURTHEST {
             open.retain(|id| !self.found.contains_key(id));
             let answers = open.iter().map(|&id| (id, self.origin_of_neighbours(id)));
             let news: Vec<(NodeId, Attribution)> =
@@ -275,13 +291,15 @@ impl Search<'_> {
         bodies.flat_map(|body| self.model.nodes_in(body).map(|(inner, _)| inner)).collect()
     }
 
-    /// Whether all that surrounds a node is known to belong to the model itself.
+    /// Whether all that surrounds a node is known to belong to the model itself, and its name does not say otherwise.
     fn is_of_root(&self, id: NodeId) -> bool {
+        let elsewhere =
+            self.model.node(id).name().and_then(|name| scope(name)).is_some_and(|scope| !scope.is_empty());
         let around = [self.makers(id), self.readers(id)].concat();
         let known = around.iter().filter_map(|node| self.found.get(node));
         let mut known =
             known.map(|found| found.primary() == ModuleId::ROOT && found.evidence < Evidence::Root);
-        !around.is_empty() && known.all(|root| root)
+        !elsewhere && !around.is_empty() && known.all(|root| root)
     }
 
     fn makers(&self, id: NodeId) -> Vec<NodeId> {

@@ -6,7 +6,7 @@ use crate::check::nearest;
 
 /// There is no such module.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the model has no module {wanted:?}; {hint}")]
+#[error("{} {wanted:?}; {hint}", if wanted.contains('*') { "no module fits" } else { "the model has no module" })]
 pub struct NoModule {
     /// What was asked for.
     wanted: String,
@@ -18,7 +18,7 @@ pub struct NoModule {
 pub fn select(hierarchy: &Hierarchy, tags: &Tags, pattern: &str) -> Result<Vec<String>, NoModule> {
     let table = hierarchy.table();
     let by_tag = pattern.starts_with('/');
-    let wanted = if pattern == "/" { "" } else { pattern };
+    let wanted = if matches!(pattern, "/" | ".") { "" } else { pattern };
     if !wanted.contains('*') {
         let tagged = by_tag.then(|| tags.find(wanted)).flatten().map(|id| table.get(id).path.to_string());
         let listed = || table.find(wanted).map(|_| wanted.to_owned());
@@ -38,14 +38,16 @@ pub fn select(hierarchy: &Hierarchy, tags: &Tags, pattern: &str) -> Result<Vec<S
     let found: Vec<String> =
         table.iter().filter(|&(id, _)| matches(id)).map(|(_, module)| module.path.to_string()).collect();
     if found.is_empty() {
-        let near = if by_tag {
-            tags.similar(wanted)
-        } else {
-            nearest(wanted, table.iter().map(|(_, module)| &*module.path))
+        let inside = format!(".{wanted}");
+        let ends = || table.iter().map(|(_, module)| &*module.path).find(|path| path.ends_with(&inside));
+        let near = match (wanted.contains('*'), by_tag) {
+            (true, _) => None,
+            (_, true) => tags.similar(wanted),
+            _ => nearest(wanted, table.iter().map(|(_, module)| &*module.path)).or_else(ends),
         };
         let hint = match near {
             Some(near) => format!("did you mean {near:?}?"),
-            None => "`onnxforge tree` lists them".to_owned(),
+            None => "`onnxforge tree --view path` lists them".to_owned(),
         };
         return Err(NoModule { wanted: pattern.to_owned(), hint });
     }

@@ -46,8 +46,11 @@ pub fn attribution(node: &Node, table: &ModuleTable) -> Option<Attribution> {
 
 /// The modules that nodes of a model name that was optimized and not tagged. Some have no node of their own any more.
 pub fn mentioned(model: &Model) -> Vec<Module> {
+    if is_tagged(model) {
+        return Vec::new();
+    }
     let named = |node: &Node| serde_json::from_str::<Vec<String>>(entry(node.metadata(), MODULE)?).ok();
-    let paths = model.nodes().filter(|_| !is_tagged(model)).filter_map(|(_, node)| named(node)).flatten();
+    let paths = model.nodes().filter_map(|(_, node)| named(node)).flatten();
     paths.map(|path| Module { path: path.into(), ..Module::default() }).collect()
 }
 

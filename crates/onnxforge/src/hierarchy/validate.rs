@@ -4,9 +4,10 @@ use std::collections::{HashMap, HashSet};
 
 use super::evidence::Evidence;
 use super::exporter::entry;
+use super::recorded::Recorded;
 use super::store::{EVIDENCE, HIERARCHY, MODULE, TAGS, distinct, fingerprint};
 use super::{Hierarchy, Tags};
-use crate::ir::Model;
+use crate::ir::{Model, Node, NodeId};
 
 /// Everything that does not hold, in words.
 pub fn problems(model: &Model, hierarchy: &Hierarchy, tags: &Tags) -> Vec<String> {
@@ -75,4 +76,19 @@ pub fn problems(model: &Model, hierarchy: &Hierarchy, tags: &Tags) -> Vec<String
         }
     }
     found
+}
+
+/// Where what was recorded beside a model says otherwise than the model.
+pub fn contradictions(model: &Model, hierarchy: &Hierarchy, recorded: &Recorded) -> Vec<String> {
+    let table = hierarchy.table();
+    let differs = |(id, node): (NodeId, &Node)| {
+        let output = node.outputs().iter().flatten().next()?;
+        let anchor = recorded.anchors.get(&**model.value(*output).name())?;
+        let own: Vec<&str> =
+            hierarchy.origin(id).modules.iter().map(|&module| &*table.get(module).path).collect();
+        let label = model.node_label(id);
+        (anchor.modules != own)
+            .then(|| format!("{label}: comes from {own:?}, the sidecar says {:?}", anchor.modules))
+    };
+    model.nodes().filter_map(differs).collect()
 }

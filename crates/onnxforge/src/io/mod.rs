@@ -14,3 +14,4 @@ pub mod tensor;
 pub use external::LinkPolicy;
 pub use load::{LoadError, LoadOptions, load, load_bytes};
 pub use save::{External, SaveError, SaveOptions, Saved, save, save_with, to_bytes};
+pub use staged::write_file;

@@ -76,8 +76,8 @@ impl Lineage {
 
 impl Carried {
     /// Writes a sidecar for the result, if the model had one.
-    pub fn write_sidecar(&self, path: &Path, model: &Model) -> Result<Option<WrittenFile>, Failure> {
-        self.beside.then(|| write_sidecar(path, model, &self.hierarchy, &self.policy)).transpose()
+    pub fn write_sidecar(&self, path: &Path, model: &Model) -> Result<Vec<WrittenFile>, Failure> {
+        if self.beside { write_sidecar(path, model, &self.hierarchy, &self.policy) } else { Ok(Vec::new()) }
     }
 
     /// Writes the page of the result.
@@ -87,7 +87,7 @@ impl Carried {
         path: &Path,
         model: &Model,
         outcome: &Outcome,
-    ) -> Result<WrittenFile, Failure> {
+    ) -> Result<Vec<WrittenFile>, Failure> {
         let fired = outcome.passes.iter().filter(|pass| pass.edits > 0);
         let passes = fired.map(|pass| PassEffect {
             pass: pass.pass.name.to_owned(),
