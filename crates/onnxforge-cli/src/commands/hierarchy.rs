@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use onnxforge::hierarchy::recorded::{Recorded, read};
-use onnxforge::hierarchy::scoped::scope;
+use onnxforge::hierarchy::scoped::strangers;
 use onnxforge::hierarchy::sidecar::path_for;
 use onnxforge::hierarchy::store::fingerprint;
 use onnxforge::hierarchy::{Certainty, Hierarchy, Policy, Tags};
-use onnxforge::ir::{Model, Node};
+use onnxforge::ir::Model;
 
 use super::load_model;
 use crate::failure::Failure;
@@ -128,16 +128,12 @@ fn refuse_foreign(
         let path = &*hierarchy.table().get(origin.primary()).path;
         (origin.evidence.certainty() != Certainty::Root).then_some(path)
     };
-    // Scopes that no module of the table fits tell that it is another model's.
-    let scoped =
-        |node: &Node| node.name().and_then(|name| scope(name)).is_some_and(|scope| !scope.is_empty());
-    let strange =
-        model.nodes().filter(|(id, node)| scoped(node) && known(*id).is_none_or(str::is_empty)).count();
+    let strange = strangers(model, &recorded.table);
     let is_listed = |path: &str| !path.is_empty() && recorded.table.find(path).is_some();
     // Every table has the model itself; that alone says nothing, unless all nodes are its own.
     let fits = model.nodes().any(|(id, _)| known(id).is_some_and(is_listed))
         || model.nodes().all(|(id, _)| known(id) == Some(""));
-    if !fits || strange * 2 > model.node_count() {
+    if !fits || strange * 4 > model.node_count() * 3 {
         return Err(Failure(format!(
             "{}: the nodes of {} do not come from these modules; is it the table of another model?",
             table.display(),

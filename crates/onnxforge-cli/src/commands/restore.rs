@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use onnxforge::hierarchy::coverage::{Coverage, coverage};
-use onnxforge::hierarchy::restore::recorded;
+use onnxforge::hierarchy::restore::{matched, recorded};
 use onnxforge::hierarchy::store::{self, WriteOptions};
 use onnxforge::hierarchy::{Hierarchy, Tags};
 use onnxforge::io::{SaveOptions, save_with};
@@ -49,16 +49,12 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     let (original, known) = source.load(output)?;
     let mut model = load_model(&args.optimized, output)?;
     let facts = recorded(&model, &original, &known);
-    // Names of inputs and outputs are the same in many models.
-    let main = model.scope(model.main());
-    let ports =
-        main.outputs().iter().filter(|port| facts.anchors.contains_key(&**model.value(port.value).name()));
-    let matched = facts.anchors.len() - ports.count().min(facts.anchors.len());
-    if model.node_count() > 1 && matched * 10 < model.node_count() {
+    let (matched, nodes) = (matched(&model, &original), model.node_count());
+    if nodes > 0 && facts.anchors.is_empty() || nodes > 1 && matched * 10 < nodes {
         return Err(Failure(format!(
             "{}: {matched} of {} nodes have a result whose name {} knows; was it made from that model?",
             args.optimized.display(),
-            model.node_count(),
+            nodes,
             args.from.display()
         )));
     }

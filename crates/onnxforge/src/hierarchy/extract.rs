@@ -299,13 +299,9 @@ impl<'m> Extractor<'m> {
             ordered.filter(|id| core.contains(id) && !self.constant.contains(id)).collect();
         let shape = |&id: &NodeId| {
             let node = self.model.node(id);
-            let weights: Vec<ValueId> = node
-                .inputs()
-                .iter()
-                .flatten()
-                .copied()
-                .filter(|&value| self.model.constant(value).is_some_and(|tensor| tensor.len() > 1))
-                .collect();
+            let is_weight =
+                |value: &ValueId| self.model.constant(*value).is_some_and(|tensor| tensor.len() > 1);
+            let weights: Vec<ValueId> = self.model.reads(id).into_iter().filter(is_weight).collect();
             (node.op(), self.hierarchy.origin(id).primary(), weights)
         };
         let shapes: Vec<_> = nodes.iter().map(shape).collect();

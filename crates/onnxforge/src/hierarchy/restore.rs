@@ -10,6 +10,21 @@ use super::evidence::Evidence;
 use super::recorded::{Anchor, Recorded};
 use crate::ir::{Model, NodeId, ValueId};
 
+/// How many nodes of `other` have a result that the model computes too, by its name. Names of inputs and outputs are the same in many models and
+/// do not count.
+pub fn matched(other: &Model, model: &Model) -> usize {
+    let computed: HashSet<&str> = model
+        .values()
+        .filter(|(_, value)| value.node().is_some())
+        .map(|(_, value)| &**value.name())
+        .collect();
+    let known = |&value: &ValueId| {
+        let value = other.value(value);
+        !value.is_exposed() && computed.contains(&**value.name())
+    };
+    other.nodes().filter(|(_, node)| node.outputs().iter().flatten().any(known)).count()
+}
+
 /// What is known of `other` from the model that it was made of.
 pub fn recorded(other: &Model, model: &Model, hierarchy: &Hierarchy) -> Recorded {
     let kept: HashSet<&str> = other.values().map(|(_, value)| &**value.name()).collect();

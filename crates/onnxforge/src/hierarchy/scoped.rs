@@ -172,6 +172,13 @@ impl<'t> Resolver<'t> {
     }
 }
 
+/// How many nodes have names whose scopes end like the path of no module: they belong to another model's table.
+pub fn strangers(model: &Model, table: &ModuleTable) -> usize {
+    let resolver = Resolver::new(table);
+    let scopes = model.nodes().filter_map(|(_, node)| scope(node.name()?)).filter(|scope| !scope.is_empty());
+    scopes.filter(|scope| resolver.fitting(scope).is_empty()).count()
+}
+
 /// The modules that the names of nodes and of parameters tell of, for files that have nothing else. Their classes are not known.
 pub fn modules(model: &Model) -> Vec<Module> {
     let mut found: Vec<Module> = Vec::new();
