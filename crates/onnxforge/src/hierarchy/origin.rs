@@ -33,7 +33,7 @@ pub fn origins(
     for scope in [model.main()].into_iter().chain(model.functions().iter().copied()) {
         search.around(scope);
     }
-    search.ask_neighbours();
+    search.ask_neighbours(model.nodes().map(|(id, _)| id).collect());
     search.enclosed();
     search.rest();
     search.fused();
@@ -221,26 +221,31 @@ impl Search<'_> {
         owners.find(|&owner| self.table.is_within(owner, around))
     }
 
-    /// Nodes that nothing is told of take the origin of their neighbours, those next to told ones first, a few steps far.
-    fn ask_neighbours(&mut self) {
+    /// Those of these nodes that nothing is told of, and then nodes a few steps further, take the origin of their neighbours.
+    fn ask_neighbours(&mut self, mut open: Vec<NodeId>) {
         /// Further away a module says nothing about a node.
         const FURTHEST: usize = 4;
-        let mut open: Vec<NodeId> = self.model.nodes().map(|(id, _)| id).collect();
         // Each round reaches one node further: it looks at those next to what the last one found.
         for _ in 0..FURTHEST {
             open.retain(|id| !self.found.contains_key(id));
             let answers = open.iter().map(|&id| (id, self.origin_of_neighbours(id)));
             let news: Vec<(NodeId, Attribution)> =
                 answers.filter_map(|(id, found)| Some((id, found?))).collect();
-            self.found.extend(news.iter().cloned());
-            let near = |&(id, _): &(NodeId, Attribution)| {
-                let holder = self.model.scope(self.model.node(id).scope()).holder();
-                [self.makers(id), self.readers(id), holder.into_iter().collect()].concat()
-            };
-            open = news.iter().flat_map(near).collect();
-            open.sort_unstable();
-            open.dedup();
+            open = self.next_to(news.iter().map(|&(id, _)| id));
+            self.found.extend(news);
         }
+    }
+
+    /// The nodes next to these.
+    fn next_to(&self, nodes: impl Iterator<Item = NodeId>) -> Vec<NodeId> {
+        let near = |id: NodeId| {
+            let holder = self.model.scope(self.model.node(id).scope()).holder();
+            [self.makers(id), self.readers(id), holder.into_iter().collect()].concat()
+        };
+        let mut found: Vec<NodeId> = nodes.flat_map(near).collect();
+        found.sort_unstable();
+        found.dedup();
+        found
     }
 
     fn origin_of_neighbours(&self, id: NodeId) -> Option<Attribution> {
@@ -320,19 +325,20 @@ impl Search<'_> {
     /// What is left: the owner of a parameter, or nothing.
     fn rest(&mut self) {
         let all: Vec<NodeId> = self.model.nodes().map(|(id, _)| id).collect();
+        let mut news = Vec::new();
         for (id, ambiguous) in std::mem::take(&mut self.ambiguous) {
-            if let Some(guess) = ambiguous.guess {
-                self.found.entry(id).or_insert_with(|| Attribution::new(guess, Evidence::ScopeGuess));
+            if let Some(guess) = ambiguous.guess.filter(|_| !self.found.contains_key(&id)) {
+                news.push((id, Attribution::new(guess, Evidence::ScopeGuess)));
             }
         }
-        for &id in &all {
-            if !self.found.contains_key(&id)
-                && let Some(owner) = self.owner(id, ModuleId::ROOT)
-            {
-                self.found.insert(id, Attribution::new(owner, Evidence::Owner));
+        self.found.extend(news.iter().cloned());
+        for &id in all.iter().filter(|id| !self.found.contains_key(id)) {
+            if let Some(owner) = self.owner(id, ModuleId::ROOT) {
+                news.push((id, Attribution::new(owner, Evidence::Owner)));
             }
         }
-        self.ask_neighbours();
+        self.found.extend(news.iter().cloned());
+        self.ask_neighbours(self.next_to(news.iter().map(|&(id, _)| id)));
         for id in all {
             self.found.entry(id).or_insert_with(|| Attribution::new(ModuleId::ROOT, Evidence::Root));
         }
