@@ -109,6 +109,11 @@ def net():
     return model(nodes, inputs, [port("y", "batch", 4)], weights, [gate], signature=signature)
 
 
+def write(model, path):
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
 def metadata(node):
     """The metadata of a node; no key may be there twice."""
     keys = [entry.key for entry in node.metadata_props]

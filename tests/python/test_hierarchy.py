@@ -9,7 +9,7 @@ import onnx
 import onnxruntime
 import pytest
 from corpus import ROOT, repository_models
-from modular import CLASSES, LINEAR, TRACE, metadata, model, net, node, port, weight
+from modular import CLASSES, LINEAR, TRACE, metadata, model, net, node, port, weight, write
 from onnx import TensorProto, helper
 
 BERT = "bert_base.torchscript"
@@ -24,11 +24,6 @@ def copy(model):
     other = type(model)()
     other.CopyFrom(model)
     return other
-
-
-def write(model, path):
-    path.write_bytes(model.SerializeToString())
-    return path
 
 
 def told(outcome):

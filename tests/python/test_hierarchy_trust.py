@@ -5,15 +5,10 @@ import json
 import onnx
 import pytest
 from corpus import ROOT
-from modular import metadata, model, net, node, port, weight
+from modular import metadata, model, net, node, port, weight, write
 from onnx import helper
 
 EXAMPLES = ROOT / "examples"
-
-
-def write(model, path):
-    path.write_bytes(model.SerializeToString())
-    return path
 
 
 def told(outcome):

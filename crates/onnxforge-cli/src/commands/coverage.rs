@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use onnxforge::hierarchy::coverage::{CategoryCoverage, Coverage, coverage};
 use serde::Serialize;
 
-use super::hierarchy::{PolicyArgs, Source};
+use super::hierarchy::{View, Viewed};
 use crate::failure::{Failure, Verdict};
 use crate::output::{Output, number, table};
 
@@ -14,9 +14,7 @@ use crate::output::{Output, number, table};
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
-    source: Source,
-    #[command(flatten)]
-    policy: PolicyArgs,
+    viewed: Viewed,
     /// Only this category, such as neural_layers; part of its name is enough.
     #[arg(long, value_name = "NAME")]
     category: Option<String>,
@@ -47,8 +45,8 @@ struct Report {
 }
 
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
-    let (model, hierarchy) = args.source.load(output)?;
-    let mut found = coverage(&model, &hierarchy, &args.policy.tags(&hierarchy));
+    let View { model, hierarchy, tags, .. } = args.viewed.load(output)?;
+    let mut found = coverage(&model, &hierarchy, &tags);
     let mut measured = found.coverage;
     if let Some(wanted) = &args.category {
         let known: Vec<&str> = found.categories.iter().map(|category| category.category).collect();
@@ -57,7 +55,7 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
         let [name] = fits[..] else {
             return Err(Failure(format!(
                 "{}: {} category {wanted:?} here; there are {}",
-                args.source.model.display(),
+                args.viewed.source.model.display(),
                 if fits.is_empty() { "no" } else { "more than one" },
                 known.join(", ")
             )));

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use onnxforge::check::{Severity, check};
 use onnxforge::hierarchy::extract::{Boundary, End, ExtractError, Extraction, Extractor};
 use onnxforge::hierarchy::select::select;
-use onnxforge::hierarchy::{Hierarchy, Tags, restore, store};
+use onnxforge::hierarchy::{Hierarchy, restore, store};
 use onnxforge::infer::Inference;
 use onnxforge::io::external::ExternalFiles;
 use onnxforge::io::message::to_inline_message;
@@ -17,7 +17,7 @@ use onnxforge::verify;
 use onnxforge::verify::parts::{Compared, Observed, compare_part, observe};
 use serde::Serialize;
 
-use super::hierarchy::{PolicyArgs, Source};
+use super::hierarchy::{View, Viewed};
 use super::run::named_size;
 use super::verify::{EngineArg, given};
 use super::{ExternalArg, Written, WrittenFile};
@@ -32,9 +32,7 @@ use crate::progress::Bar;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
-    source: Source,
-    #[command(flatten)]
-    policy: PolicyArgs,
+    viewed: Viewed,
     /// The module: a path such as encoder.layer.0, a tag such as /BertModel/BertEncoder, or a pattern (`*` for one level, `**` for any
     /// number).
     #[arg(short, long, value_name = "MODULE")]
@@ -81,11 +79,9 @@ struct Part {
 }
 
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
-    let (model, hierarchy) = args.source.load(output)?;
+    let View { model, hierarchy, policy, tags } = args.viewed.load(output)?;
     let of_model =
-        |error: &dyn std::fmt::Display| Failure(format!("{}: {error}", args.source.model.display()));
-    let policy = args.policy.resolve(&hierarchy);
-    let tags = Tags::new(hierarchy.table(), &policy);
+        |error: &dyn std::fmt::Display| Failure(format!("{}: {error}", args.viewed.source.model.display()));
     let paths = select(&hierarchy, &tags, &args.module).map_err(|error| of_model(&error))?;
     let facts = Inference::of(&model);
     let extractor = Extractor::new(&model, &hierarchy, &facts);
@@ -130,7 +126,7 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
         let mut files = Vec::new();
         if let Some(target) = &args.output {
             let path = if several { target.join(names.of(&part.boundary.module)) } else { target.clone() };
-            forbid_inputs(&path, &args.source.files())?;
+            forbid_inputs(&path, &args.viewed.source.files())?;
             let options = SaveOptions { external: args.external.into() };
             files = Written::from(&save_with(&part.cut.model, &path, &options, &bar)?).files;
         }

@@ -37,6 +37,33 @@ pub struct PolicyArgs {
     no_torch_nn: bool,
 }
 
+/// A model whose modules are looked at under a policy.
+#[derive(Debug, clap::Args)]
+pub struct Viewed {
+    #[command(flatten)]
+    pub source: Source,
+    #[command(flatten)]
+    policy: PolicyArgs,
+}
+
+/// What is seen.
+pub struct View {
+    pub model: Model,
+    pub hierarchy: Hierarchy,
+    pub policy: Policy,
+    pub tags: Tags,
+}
+
+impl Viewed {
+    /// The model, its hierarchy, and its tags under the policy.
+    pub fn load(&self, output: &Output) -> Result<View, Failure> {
+        let (model, hierarchy) = self.source.load(output)?;
+        let policy = self.policy.resolve(&hierarchy);
+        let tags = Tags::new(hierarchy.table(), &policy);
+        Ok(View { model, hierarchy, policy, tags })
+    }
+}
+
 impl PolicyArgs {
     /// The policy; as the model was tagged, if nothing is said.
     pub fn resolve(&self, hierarchy: &Hierarchy) -> Policy {
@@ -46,11 +73,6 @@ impl PolicyArgs {
             (_, _, true) => Policy::no_torch_nn(),
             _ => hierarchy.policy(),
         }
-    }
-
-    /// The tags of a hierarchy.
-    pub fn tags(&self, hierarchy: &Hierarchy) -> Tags {
-        Tags::new(hierarchy.table(), &self.resolve(hierarchy))
     }
 }
 

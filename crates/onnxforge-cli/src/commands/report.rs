@@ -12,7 +12,7 @@ use onnxforge::io::write_file;
 use onnxforge::ir::Model;
 use onnxforge::verify::named_dims;
 
-use super::hierarchy::{PolicyArgs, Source};
+use super::hierarchy::{View, Viewed};
 use super::run::{check_dims, named_size};
 use super::{Written, WrittenFile};
 use crate::failure::{Failure, Verdict};
@@ -24,9 +24,7 @@ use crate::output::{Output, forbid_inputs};
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
-    source: Source,
-    #[command(flatten)]
-    policy: PolicyArgs,
+    viewed: Viewed,
     /// Where to write the page.
     #[arg(short, long, value_name = "FILE.html", required_unless_present = "model_explorer")]
     output: Option<PathBuf>,
@@ -40,19 +38,26 @@ pub struct Args {
 
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     for target in args.output.iter().chain(&args.model_explorer) {
-        forbid_inputs(target, &args.source.files())?;
+        forbid_inputs(target, &args.viewed.source.files())?;
     }
-    let (model, hierarchy) = args.source.load(output)?;
+    let View { model, hierarchy, policy, tags } = args.viewed.load(output)?;
     check_dims(&args.set_dim, &model)?;
-    let policy = args.policy.resolve(&hierarchy);
     let mut files = Vec::new();
     if let Some(path) = &args.output {
-        files.extend(write_page(path, &args.source.model, &model, &hierarchy, &policy, &args.set_dim, None)?);
+        files.extend(write_page(
+            path,
+            &args.viewed.source.model,
+            &model,
+            &hierarchy,
+            &policy,
+            &args.set_dim,
+            None,
+        )?);
     }
     if let Some(path) = &args.model_explorer {
         let facts = Inference::of(&model);
-        let name = args.source.model.file_name().unwrap_or_default().to_string_lossy();
-        let graph = graphs(&model, &name, &hierarchy, &Tags::new(hierarchy.table(), &policy), &facts);
+        let name = args.viewed.source.model.file_name().unwrap_or_default().to_string_lossy();
+        let graph = graphs(&model, &name, &hierarchy, &tags, &facts);
         files.extend(Written::from(&write_file(path, serde_json::to_string(&graph)?.as_bytes())?).files);
     }
     Written { schema: 1, files, notes: Vec::new() }.show(output)?;

@@ -11,7 +11,7 @@ use onnxforge::io::{SaveOptions, save_with, write_file};
 use onnxforge::ir::Model;
 use serde::Serialize;
 
-use super::hierarchy::{PolicyArgs, Source, read_table};
+use super::hierarchy::{View, Viewed, read_table};
 use super::{ExternalArg, Written, WrittenFile};
 use crate::failure::{Failure, Verdict};
 use crate::output::{Output, bytes};
@@ -24,9 +24,7 @@ use crate::progress::Bar;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
-    source: Source,
-    #[command(flatten)]
-    policy: PolicyArgs,
+    viewed: Viewed,
     /// Where to write the model; the same path replaces it. Without it only the sidecar is written.
     #[arg(short, long)]
     output: Option<PathBuf>,
@@ -57,15 +55,13 @@ struct Report {
 }
 
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
-    let (mut model, hierarchy) = args.source.load(output)?;
+    let View { mut model, hierarchy, policy, tags } = args.viewed.load(output)?;
     if !hierarchy.is_known() {
         return Err(Failure(format!(
             "{}: nothing tells of modules: no exporter's metadata, no scopes in names; give the module table with --modules",
-            args.source.model.display()
+            args.viewed.source.model.display()
         )));
     }
-    let policy = args.policy.resolve(&hierarchy);
-    let tags = Tags::new(hierarchy.table(), &policy);
     let mut files = Vec::new();
     let mut stripped = 0;
     if let Some(path) = &args.output {
@@ -77,7 +73,7 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
         let saved = save_with(&model, path, &options, &Bar::new(output.shows_progress()))?;
         files.extend(Written::from(&saved).files);
     }
-    let target = args.output.as_ref().unwrap_or(&args.source.model);
+    let target = args.output.as_ref().unwrap_or(&args.viewed.source.model);
     if !args.no_sidecar {
         files.extend(write_sidecar(target, &model, &hierarchy, &policy)?);
     }

@@ -7,7 +7,7 @@ use onnxforge::hierarchy::{Hierarchy, ModuleId, Tags};
 use onnxforge::ir::Model;
 use serde::Serialize;
 
-use super::hierarchy::{PolicyArgs, Source};
+use super::hierarchy::{View as Seen, Viewed};
 use crate::failure::{Failure, Verdict};
 use crate::output::{Output, bytes, grouped, number, table};
 
@@ -15,9 +15,7 @@ use crate::output::{Output, bytes, grouped, number, table};
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
-    source: Source,
-    #[command(flatten)]
-    policy: PolicyArgs,
+    viewed: Viewed,
     /// How many levels are shown.
     #[arg(long, value_name = "N", default_value_t = 3)]
     depth: usize,
@@ -57,8 +55,7 @@ struct Row {
 }
 
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
-    let (model, hierarchy) = args.source.load(output)?;
-    let tags = args.policy.tags(&hierarchy);
+    let Seen { model, hierarchy, tags, .. } = args.viewed.load(output)?;
     let report = Report { schema: 1, modules: rows(&model, &hierarchy, &tags) };
     output.result(&report, |out| show(&report, &tags, &hierarchy, args, out))?;
     Ok(Verdict::Yes)

@@ -1,12 +1,12 @@
 //! What PyTorch's exporter leaves in a file: the stack of modules of each node, and the owners of parameters.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use super::module::Module;
+use super::module::{Module, ModuleId, ModuleTable};
 use super::repr::{ReprError, texts};
 use super::store::MODULE;
 use crate::ir::scope::ScopeKind;
-use crate::ir::{Model, Node};
+use crate::ir::{Model, Node, Value};
 use crate::proto::Str;
 use crate::proto::schema::StringStringEntryProto;
 
@@ -153,9 +153,15 @@ pub fn is_fused(node: &Node) -> bool {
     entry(node.metadata(), RULES).is_some_and(|rules| rules.contains("Fuse"))
 }
 
-/// The parameters that a folded constant was computed from.
-pub fn folded_from(metadata: &[StringStringEntryProto]) -> Vec<String> {
-    entry(metadata, FOLDED_FROM).and_then(|text| texts(text).ok()).unwrap_or_default()
+/// The modules that own a stored tensor: by its name, or by those of the parameters that it was folded from.
+pub fn owners(table: &ModuleTable, value: &Value) -> Vec<ModuleId> {
+    if let Some(owner) = table.owner(value.name()) {
+        return vec![owner];
+    }
+    let folded = value.info().and_then(|info| entry(&info.metadata_props, FOLDED_FROM));
+    let names = folded.and_then(|text| texts(text).ok()).unwrap_or_default();
+    let mut seen = HashSet::new();
+    names.iter().filter_map(|name| table.owner(name)).filter(|&owner| seen.insert(owner)).collect()
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ use crate::ir::cut::Cut;
 use crate::ir::value::{Port, Use};
 use crate::ir::{Model, NodeId, ScopeId, ValueId};
 use crate::ops;
+use crate::ops::callee::Functions;
 use crate::proto::schema::ValueInfoProto;
 
 /// Why a module cannot be cut out.
@@ -179,12 +180,8 @@ impl<'m> Extractor<'m> {
 
     /// The modules outside of these nodes that read a value.
     fn readers(&self, value: ValueId, inside: &HashSet<NodeId>) -> Vec<ModuleId> {
-        let readers = self.model.value(value).uses().iter().filter_map(|used| match *used {
-            Use::Input { node, .. } => Some(node).filter(|&node| !self.stands_among(node, inside)),
-            Use::Output { scope, .. } => {
-                self.model.scope(scope).holder().filter(|holder| !inside.contains(holder))
-            }
-        });
+        let readers = self.model.value(value).uses().iter().filter_map(|used| self.model.reader(used));
+        let readers = readers.filter(|&reader| !self.stands_among(reader, inside));
         let mut seen = HashSet::new();
         readers
             .map(|reader| self.hierarchy.origin(reader).primary())
@@ -231,21 +228,13 @@ impl<'m> Extractor<'m> {
             }
         }
         // Bodies come with the nodes that hold them.
-        let held = |mut scope: ScopeId| loop {
-            let Some(holder) = self.model.scope(scope).holder() else { return false };
-            scope = match self.model.scope(scope).parent() {
-                Some(parent) => parent,
-                None => return false,
-            };
-            if by_scope.get(&scope).is_some_and(|nodes| nodes.contains(&holder)) {
-                return true;
-            }
-        };
+        let all: HashSet<NodeId> = by_scope.values().flatten().copied().collect();
         // So do functions with the nodes that call them.
         let main = self.model.main();
-        let own = by_scope.iter().filter(|(scope, _)| self.outermost(**scope) == main);
+        let own = by_scope.iter().filter(|(scope, _)| self.model.root_of(**scope) == main);
         let called = self.called(own.flat_map(|(_, nodes)| nodes.iter().copied()).collect());
-        let comes_along = |scope: ScopeId| held(scope) || called.contains(&self.outermost(scope));
+        let comes_along =
+            |scope: ScopeId| self.held_among(scope, &all) || called.contains(&self.model.root_of(scope));
         let mut free: Vec<ScopeId> = by_scope.keys().copied().filter(|&scope| !comes_along(scope)).collect();
         free.sort();
         let count = |scope: &ScopeId| by_scope[scope].len();
@@ -259,25 +248,19 @@ impl<'m> Extractor<'m> {
         Ok((place, by_scope[&place].clone(), left_out))
     }
 
-    /// The main graph or function that a scope is part of.
-    fn outermost(&self, mut scope: ScopeId) -> ScopeId {
-        while let Some(holder) = self.model.scope(scope).holder() {
-            scope = self.model.node(holder).scope();
-        }
-        scope
-    }
-
     /// The functions that these nodes call, with those that these call in turn.
     fn called(&self, mut open: Vec<NodeId>) -> HashSet<ScopeId> {
-        let named = |&scope: &ScopeId| Some((self.model.called_as(scope)?, scope));
-        let functions: HashMap<_, ScopeId> = self.model.functions().iter().filter_map(named).collect();
+        if self.model.functions().is_empty() {
+            return HashSet::new();
+        }
+        let functions = Functions::of(self.model);
         let (mut found, mut seen) = (HashSet::new(), HashSet::new());
-        while let Some(id) = open.pop().filter(|_| !functions.is_empty()) {
+        while let Some(id) = open.pop() {
             if !seen.insert(id) {
                 continue;
             }
             let node = self.model.node(id);
-            let function = functions.get(node.op()).copied().filter(|&function| found.insert(function));
+            let function = functions.get(node.op()).filter(|&function| found.insert(function));
             let inside = node.bodies().chain(function);
             open.extend(inside.flat_map(|scope| self.model.nodes_in(scope)).map(|(id, _)| id));
         }
@@ -356,17 +339,9 @@ impl<'m> Extractor<'m> {
             }
         }
         // What a body computes for itself comes with its holder.
-        let outermost = |node: &NodeId| {
-            let mut scope = self.model.node(*node).scope();
-            while let Some(holder) = self.model.scope(scope).holder() {
-                if needed.contains(&holder) {
-                    return false;
-                }
-                scope = self.model.node(holder).scope();
-            }
-            true
-        };
-        let nodes: Vec<NodeId> = needed.iter().copied().filter(outermost).collect();
+        let among: HashSet<NodeId> = needed.iter().copied().collect();
+        let is_free = |node: &NodeId| !self.held_among(self.model.node(*node).scope(), &among);
+        let nodes: Vec<NodeId> = needed.into_iter().filter(is_free).collect();
         let feeders = nodes.iter().filter(|node| !core.contains(node)).count();
         (nodes, feeders)
     }
@@ -393,7 +368,7 @@ impl<'m> Extractor<'m> {
     ) -> Boundary {
         let table = self.hierarchy.table();
         let paths = |modules: Vec<ModuleId>| -> Vec<String> {
-            modules.into_iter().map(|module| table.get(module).path.to_string()).collect()
+            table.paths(&modules).into_iter().map(str::to_owned).collect()
         };
         let main = cut.model.scope(cut.model.main());
         let inside: HashSet<NodeId> = nodes.iter().copied().collect();

@@ -30,8 +30,7 @@ pub use self::module::{Module, ModuleId, ModuleTable};
 use self::origin::Unreadable;
 use self::recorded::Recorded;
 pub use self::tag::{Policy, Tags};
-use crate::ir::value::{Def, Use};
-use crate::ir::{Model, NodeId, ValueId};
+use crate::ir::{Def, Model, NodeId, ValueId};
 
 /// The modules of a model, and where its nodes come from.
 #[derive(Clone, Debug)]
@@ -56,7 +55,7 @@ impl Hierarchy {
         let mut hierarchy = Self { table, origins, constants: HashMap::new(), unreadable, policy };
         hierarchy.constants = model
             .initializers()
-            .map(|(id, _)| (id, hierarchy.owners(model, id)))
+            .map(|(id, _)| (id, exporter::owners(&hierarchy.table, model.value(id))))
             .filter(|(_, owners)| !owners.is_empty())
             .collect();
         hierarchy
@@ -151,10 +150,7 @@ impl Hierarchy {
     /// The modules of the nodes that read a value, each once: who needs it, one step away.
     pub fn consumers(&self, model: &Model, value: ValueId) -> Vec<ModuleId> {
         let mut seen = HashSet::new();
-        let readers = model.value(value).uses().iter().filter_map(|used| match *used {
-            Use::Input { node, .. } => Some(node),
-            Use::Output { scope, .. } => model.scope(scope).holder(),
-        });
+        let readers = model.value(value).uses().iter().filter_map(|used| model.reader(used));
         let modules = readers.flat_map(|node| self.origin(node).modules.iter().copied());
         modules.filter(|&module| seen.insert(module)).collect()
     }
@@ -191,16 +187,6 @@ impl Hierarchy {
         } else {
             "its parameters are no longer in the file: they were folded, or it is never called"
         }
-    }
-
-    fn owners(&self, model: &Model, id: ValueId) -> Vec<ModuleId> {
-        let value = model.value(id);
-        if let Some(owner) = self.table.owner(value.name()) {
-            return vec![owner];
-        }
-        let folded = value.info().map(|info| exporter::folded_from(&info.metadata_props)).unwrap_or_default();
-        let mut seen = HashSet::new();
-        folded.iter().filter_map(|name| self.table.owner(name)).filter(|&owner| seen.insert(owner)).collect()
     }
 }
 

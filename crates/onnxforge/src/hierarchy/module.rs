@@ -211,6 +211,11 @@ impl ModuleTable {
         self.by_path.get(path).copied()
     }
 
+    /// The paths of modules.
+    pub fn paths(&self, modules: &[ModuleId]) -> Vec<&str> {
+        modules.iter().map(|&module| &*self.get(module).path).collect()
+    }
+
     /// The module of a path, or the nearest one around it.
     pub fn nearest(&self, path: &str) -> ModuleId {
         // Nobody has to look for what is longer than all: a path may have very many levels.

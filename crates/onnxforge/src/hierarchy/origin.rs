@@ -8,8 +8,8 @@ use super::module::{ModuleId, ModuleTable};
 use super::recorded::Recorded;
 use super::scoped::{Resolver, scope};
 use super::store;
-use crate::ir::value::{Def, Use};
-use crate::ir::{Model, NodeId, ScopeId, ValueId};
+use crate::ir::{Def, Model, NodeId, ScopeId, ValueId};
+use crate::ops::callee::Functions;
 
 /// A module stack that could not be read.
 #[derive(Clone, Debug)]
@@ -67,14 +67,13 @@ impl Search<'_> {
                 let guessed = stored.evidence.certainty() != Certainty::Exact && stored.modules.len() == 1;
                 guessed && recorded.is_some_and(|recorded| recorded.anchors.is_empty())
             };
-            let (guessed, stored) = stored.map_or((None, None), |stored| {
-                if yields(&stored) { (Some(stored), None) } else { (None, Some(stored)) }
-            });
             let found = stored
+                .clone()
+                .filter(|stored| !yields(stored))
                 .or_else(|| self.exported(id))
                 .or_else(|| self.recorded(id, recorded?))
                 .or_else(|| self.scoped(id, &mut resolver, from_names))
-                .or(guessed);
+                .or(stored);
             if let Some(found) = found {
                 self.found.insert(id, found);
             }
@@ -166,17 +165,12 @@ impl Search<'_> {
     /// The same after neighbours were asked, and for functions: their nodes compute for all who call them.
     fn enclosed(&mut self) {
         let mut callers: BTreeMap<ScopeId, Vec<ModuleId>> = BTreeMap::new();
-        let functions: HashMap<_, ScopeId> = self
-            .model
-            .functions()
-            .iter()
-            .filter_map(|&scope| Some((self.model.called_as(scope)?, scope)))
-            .collect();
+        let functions = Functions::of(self.model);
         // Functions call functions; as often as there are any, so that each is reached.
-        for _ in 0..functions.len().min(64) {
+        for _ in 0..self.model.functions().len().min(64) {
             let mut news = false;
-            for (id, node) in self.model.nodes().filter(|_| !functions.is_empty()) {
-                let (Some(&function), Some(origin)) = (functions.get(node.op()), self.found.get(&id)) else {
+            for (id, node) in self.model.nodes() {
+                let (Some(function), Some(origin)) = (functions.get(node.op()), self.found.get(&id)) else {
                     continue;
                 };
                 let known = callers.entry(function).or_default();
@@ -209,12 +203,7 @@ impl Search<'_> {
     /// The owner of a parameter that a node reads or passes on, if that is inside of `around`.
     fn owner(&self, id: NodeId, around: ModuleId) -> Option<ModuleId> {
         let node = self.model.node(id);
-        let owner = |value: &ValueId| {
-            let value = self.model.value(*value);
-            let folded = || value.info().map(|info| exporter::folded_from(&info.metadata_props));
-            let from = |names: Vec<String>| names.iter().find_map(|name| self.table.owner(name));
-            self.table.owner(value.name()).or_else(|| folded().and_then(from))
-        };
+        let owner = |value: &ValueId| exporter::owners(self.table, self.model.value(*value)).first().copied();
         let passes_on = node.outputs().iter().flatten().find_map(owner);
         let read = node.inputs().iter().flatten().filter(|&&value| self.model.constant(value).is_some());
         let mut owners = passes_on.into_iter().chain(read.filter_map(owner));
@@ -315,11 +304,7 @@ impl Search<'_> {
     fn readers(&self, id: NodeId) -> Vec<NodeId> {
         let outputs = self.model.node(id).outputs().iter().flatten();
         let uses = outputs.flat_map(|&value| self.model.value(value).uses());
-        uses.filter_map(|used| match *used {
-            Use::Input { node, .. } => Some(node),
-            Use::Output { scope, .. } => self.model.scope(scope).holder(),
-        })
-        .collect()
+        uses.filter_map(|used| self.model.reader(used)).collect()
     }
 
     /// What is left: the owner of a parameter, or nothing.

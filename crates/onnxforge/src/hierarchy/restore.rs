@@ -6,21 +6,23 @@
 use std::collections::{HashMap, HashSet};
 
 use super::Hierarchy;
-use super::evidence::Evidence;
+use super::evidence::{Attribution, Evidence};
 use super::recorded::{Anchor, Recorded};
 use crate::ir::{Model, NodeId, ValueId};
+
+/// What nodes compute, by name.
+fn results(model: &Model) -> HashMap<&str, ValueId> {
+    let computed = model.values().filter(|(_, value)| value.node().is_some());
+    computed.map(|(id, value)| (&**value.name(), id)).collect()
+}
 
 /// How many nodes of `other` have a result that the model computes too, by its name. Names of inputs and outputs are the same in many models and
 /// do not count.
 pub fn matched(other: &Model, model: &Model) -> usize {
-    let computed: HashSet<&str> = model
-        .values()
-        .filter(|(_, value)| value.node().is_some())
-        .map(|(_, value)| &**value.name())
-        .collect();
+    let computed = results(model);
     let known = |&value: &ValueId| {
         let value = other.value(value);
-        !value.is_exposed() && computed.contains(&**value.name())
+        !value.is_exposed() && computed.contains_key(&**value.name())
     };
     other.nodes().filter(|(_, node)| node.outputs().iter().flatten().any(known)).count()
 }
@@ -28,11 +30,10 @@ pub fn matched(other: &Model, model: &Model) -> usize {
 /// What is known of `other` from the model that it was made of.
 pub fn recorded(other: &Model, model: &Model, hierarchy: &Hierarchy) -> Recorded {
     let kept: HashSet<&str> = other.values().map(|(_, value)| &**value.name()).collect();
-    let by_name: HashMap<&str, ValueId> = model
-        .values()
-        .filter(|(_, value)| value.node().is_some())
-        .map(|(id, value)| (&**value.name(), id))
-        .collect();
+    let by_name = results(model);
+    let owned = |found: &Attribution| -> Vec<String> {
+        hierarchy.table().paths(&found.modules).into_iter().map(str::to_owned).collect()
+    };
     let mut anchors = HashMap::new();
     for (_, node) in other.nodes() {
         for &output in node.outputs().iter().flatten() {
@@ -42,12 +43,8 @@ pub fn recorded(other: &Model, model: &Model, hierarchy: &Hierarchy) -> Recorded
                 if let Some(found) =
                     hierarchy.union(&between).filter(|found| found.evidence != Evidence::Root)
                 {
-                    let path = |&module| hierarchy.table().get(module).path.to_string();
-                    let modules = found.modules.iter().map(path).collect();
-                    anchors.insert(
-                        name.to_owned(),
-                        Anchor { modules, evidence: Some(found.evidence.name().to_owned()) },
-                    );
+                    let evidence = Some(found.evidence.name().to_owned());
+                    anchors.insert(name.to_owned(), Anchor { modules: owned(&found), evidence });
                 }
             }
         }
@@ -55,8 +52,7 @@ pub fn recorded(other: &Model, model: &Model, hierarchy: &Hierarchy) -> Recorded
     let origins = model.nodes().filter_map(|(id, node)| {
         let found = hierarchy.origin(id);
         let name = node.name().filter(|name| !name.is_empty() && found.evidence != Evidence::Root)?;
-        let path = |&module| hierarchy.table().get(module).path.to_string();
-        Some((name.to_string(), found.modules.iter().map(path).collect()))
+        Some((name.to_string(), owned(found)))
     });
     Recorded { table: hierarchy.table().clone(), origins: origins.collect(), anchors, ..Recorded::default() }
 }

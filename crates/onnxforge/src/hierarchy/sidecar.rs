@@ -1,5 +1,6 @@
 //! The file beside a model, `<model>_hierarchy.json`: modules, nodes, tensors and how much of it is known.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -9,7 +10,7 @@ use serde_json::Value as Json;
 use super::coverage::{Coverage, coverage};
 use super::module::{Module, ModuleId};
 use super::recorded::SCHEMA_VERSION;
-use super::store::{Pairs, distinct, fingerprint, names, places};
+use super::store::{Entries, distinct, fingerprint, names, places};
 use super::{Hierarchy, Policy, Tags};
 use crate::ir::Model;
 
@@ -96,10 +97,6 @@ impl Serialize for Sidecar<'_> {
 }
 
 impl Sidecar<'_> {
-    fn paths(&self, modules: &[ModuleId]) -> Vec<&str> {
-        modules.iter().map(|&module| &*self.hierarchy.table().get(module).path).collect()
-    }
-
     fn module(&self, id: ModuleId, module: &Module) -> Json {
         let table = self.hierarchy.table();
         let listed = || -> Vec<(String, String)> {
@@ -116,7 +113,7 @@ impl Sidecar<'_> {
             "parameters": table.parameters(id),
             "direct_parameters": module.direct_parameters,
             "direct_buffers": module.direct_buffers,
-            "children": serde_json::to_value(Pairs(&children)).unwrap_or_default(),
+            "children": children.into_iter().collect::<BTreeMap<_, _>>(),
         });
         if let (Some(alias), Some(entry)) = (&module.alias_of, entry.as_object_mut()) {
             entry.insert("alias_of".to_owned(), Json::from(&**alias));
@@ -133,9 +130,9 @@ impl Sidecar<'_> {
             "name": node.name().map(|name| &**name),
             "op": node.op().to_string(),
             "outputs": outputs,
-            "modules": self.paths(&origin.modules),
+            "modules": self.hierarchy.table().paths(&origin.modules),
             "tags": distinct(origin, self.tags),
-            "consumers": self.paths(&self.hierarchy.node_consumers(self.model, id)),
+            "consumers": self.hierarchy.table().paths(&self.hierarchy.node_consumers(self.model, id)),
             "evidence": origin.evidence.name(),
             "certainty": origin.evidence.certainty(),
         })
@@ -143,8 +140,8 @@ impl Sidecar<'_> {
 
     fn tensor(&self, id: crate::ir::ValueId) -> Json {
         serde_json::json!({
-            "modules": self.paths(self.hierarchy.constant(id)),
-            "consumers": self.paths(&self.hierarchy.consumers(self.model, id)),
+            "modules": self.hierarchy.table().paths(self.hierarchy.constant(id)),
+            "consumers": self.hierarchy.table().paths(&self.hierarchy.consumers(self.model, id)),
         })
     }
 }
@@ -169,14 +166,5 @@ impl Serialize for Summary<'_> {
         map.serialize_entry("uncovered", &found.uncovered)?;
         map.serialize_entry("modules_without_nodes", &found.without_nodes)?;
         map.end()
-    }
-}
-
-/// An object with the entries of an iterator, in their order.
-struct Entries<F>(F);
-
-impl<K: Serialize, V: Serialize, I: Iterator<Item = (K, V)>, F: Fn() -> I> Serialize for Entries<F> {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map((self.0)())
     }
 }

@@ -85,21 +85,16 @@ pub fn write(model: &mut Model, hierarchy: &Hierarchy, policy: &Policy, options:
     let table = hierarchy.table();
     for &id in &nodes {
         let origin = hierarchy.origin(id);
-        let paths: Vec<&str> = origin.modules.iter().map(|&module| &*table.get(module).path).collect();
         let node = model.node(id);
         // One that was written earlier may be of another module, since passes changed the node.
         if entry(node.metadata(), NAMESPACE).is_none() || leads_to_its_module(node) {
             let namespace = namespace(table, origin.primary(), node);
             model.annotate(id, NAMESPACE, Some(namespace.into()));
         }
-        model.annotate(id, MODULE, Some(json(&paths).into()));
+        write_origin(model, id, origin, table);
         model.annotate(id, TAGS, Some(json(&distinct(origin, tags)).into()));
-        let weak = origin.evidence.certainty() != Certainty::Exact;
-        model.annotate(id, EVIDENCE, weak.then(|| origin.evidence.name().into()));
-        let consumers = options.consumers.then(|| {
-            let readers = hierarchy.node_consumers(model, id);
-            json(&readers.iter().map(|&module| &*table.get(module).path).collect::<Vec<_>>()).into()
-        });
+        let readers = options.consumers.then(|| hierarchy.node_consumers(model, id));
+        let consumers = readers.map(|readers| json(&table.paths(&readers)).into());
         model.annotate(id, CONSUMERS, consumers);
     }
     let whole = json(&Whole { model, hierarchy, policy });
@@ -113,15 +108,17 @@ pub fn write_new(model: &mut Model, before: &Hierarchy, carried: &Hierarchy) {
     let nodes: Vec<NodeId> = model.nodes().map(|(id, _)| id).filter(changed).collect();
     for id in nodes {
         let origin = carried.origin(id);
-        if origin.evidence == Evidence::Root {
-            continue;
+        if origin.evidence != Evidence::Root {
+            write_origin(model, id, origin, carried.table());
         }
-        let paths: Vec<&str> =
-            origin.modules.iter().map(|&module| &*carried.table().get(module).path).collect();
-        model.annotate(id, MODULE, Some(json(&paths).into()));
-        let weak = origin.evidence.certainty() != Certainty::Exact;
-        model.annotate(id, EVIDENCE, weak.then(|| origin.evidence.name().into()));
     }
+}
+
+/// Writes at a node which modules it comes from, and what that is known from.
+fn write_origin(model: &mut Model, id: NodeId, origin: &Attribution, table: &ModuleTable) {
+    model.annotate(id, MODULE, Some(json(&table.paths(&origin.modules)).into()));
+    let weak = origin.evidence.certainty() != Certainty::Exact;
+    model.annotate(id, EVIDENCE, weak.then(|| origin.evidence.name().into()));
 }
 
 /// The tags of a node's modules, each once.
@@ -234,12 +231,12 @@ fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }
 
-/// The module table as JSON, in its order.
-pub struct Modules<'t>(pub &'t ModuleTable);
+/// An object with the entries of an iterator, in their order.
+pub(super) struct Entries<F>(pub F);
 
-impl Serialize for Modules<'_> {
+impl<K: Serialize, V: Serialize, I: Iterator<Item = (K, V)>, F: Fn() -> I> Serialize for Entries<F> {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.0.iter().map(|(_, module)| (&*module.path, Stored(module))))
+        serializer.collect_map((self.0)())
     }
 }
 
@@ -268,18 +265,12 @@ impl Serialize for Stored<'_> {
             map.serialize_entry("forward_defaults", &module.forward_defaults)?;
         }
         if !module.children.is_empty() {
-            map.serialize_entry("children", &Pairs(&module.children))?;
+            map.serialize_entry(
+                "children",
+                &Entries(|| module.children.iter().map(|(name, class)| (name, class))),
+            )?;
         }
         map.end()
-    }
-}
-
-/// Names and texts as a JSON object, in their order.
-pub struct Pairs<'t>(pub &'t [(String, String)]);
-
-impl Serialize for Pairs<'_> {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.0.iter().map(|(name, text)| (name, text)))
     }
 }
 
@@ -310,18 +301,11 @@ impl Serialize for Whole<'_> {
         map.serialize_entry("schema_version", SCHEMA_VERSION)?;
         map.serialize_entry("fingerprint", &fingerprint(self.model))?;
         map.serialize_entry("policy", self.policy)?;
-        map.serialize_entry("modules", &Modules(self.hierarchy.table()))?;
-        map.serialize_entry("anchors", &Anchors(&anchors))?;
+        let modules = || self.hierarchy.table().iter().map(|(_, module)| (&*module.path, Stored(module)));
+        map.serialize_entry("modules", &Entries(modules))?;
+        map.serialize_entry("anchors", &Entries(|| anchors.iter().map(|(name, modules)| (name, modules))))?;
         map.serialize_entry("weak", &weak)?;
         map.end()
-    }
-}
-
-struct Anchors<'m>(&'m [(&'m str, Vec<usize>)]);
-
-impl Serialize for Anchors<'_> {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.0.iter().map(|(name, modules)| (name, modules)))
     }
 }
 

@@ -84,8 +84,7 @@ pub fn contradictions(model: &Model, hierarchy: &Hierarchy, recorded: &Recorded)
     let differs = |(id, node): (NodeId, &Node)| {
         let output = node.outputs().iter().flatten().next()?;
         let anchor = recorded.anchors.get(&**model.value(*output).name())?;
-        let own: Vec<&str> =
-            hierarchy.origin(id).modules.iter().map(|&module| &*table.get(module).path).collect();
+        let own = table.paths(&hierarchy.origin(id).modules);
         let label = model.node_label(id);
         (anchor.modules != own)
             .then(|| format!("{label}: comes from {own:?}, the sidecar says {:?}", anchor.modules))

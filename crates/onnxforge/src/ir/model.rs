@@ -323,6 +323,15 @@ impl Model {
             && self.nodes[first].order < self.nodes[second].order
     }
 
+    /// The node that reads a value by this use: itself, or the one that holds the body whose output it is. None reads an output of the model or
+    /// of a function.
+    pub fn reader(&self, used: &Use) -> Option<NodeId> {
+        match *used {
+            Use::Input { node, .. } => Some(node),
+            Use::Output { scope, .. } => self.scopes[scope].holder(),
+        }
+    }
+
     /// What a node reads: its inputs, and everything that its bodies read or hand on, their own values included.
     pub fn reads(&self, node: NodeId) -> Vec<ValueId> {
         let mut found: Vec<ValueId> = self.nodes[node].inputs.iter().flatten().copied().collect();
