@@ -1,16 +1,21 @@
 //! What commands show: text for people, JSON for programs.
 
-use std::fs;
+use std::ffi::OsString;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Mutex;
 
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, TableComponent};
-use onnxforge::io::LinkPolicy;
+use onnxforge::io::External;
+use onnxforge::ir::Model;
+use onnxforge::progress::Progress;
 use serde::Serialize;
 
 use crate::failure::Failure;
+use crate::files::{Files, WrittenFile};
+use crate::progress::Bar;
 
 /// Where `--json` goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,17 +40,51 @@ impl FromStr for JsonTarget {
     }
 }
 
-/// The user's wishes about output, and the way to it.
-#[derive(Debug)]
+/// Where a command works: where its files are, and who sees its progress and its result.
 pub struct Output {
-    json: Option<JsonTarget>,
-    quiet: bool,
-    pub links: LinkPolicy,
+    /// The way to files.
+    pub files: Files,
+    audience: Audience,
+    progress: Box<dyn Progress + Send + Sync>,
+    /// How to start this program in another process.
+    pub program: Vec<OsString>,
+}
+
+/// Who sees the result.
+enum Audience {
+    /// A person at a terminal, or a program behind a pipe.
+    Console { json: Option<JsonTarget>, quiet: bool },
+    /// The program that this one is a part of.
+    Caller(Mutex<Shown>),
+}
+
+/// What a command shows to the program that called it.
+#[derive(Clone, Debug, Default)]
+pub struct Shown {
+    /// The result as JSON.
+    pub json: String,
+    /// The result as text for people.
+    pub text: String,
 }
 
 impl Output {
-    pub fn new(json: Option<JsonTarget>, quiet: bool, follow_links: bool) -> Self {
-        Self { json, quiet, links: LinkPolicy { follow: follow_links } }
+    /// For the command line.
+    pub fn console(json: Option<JsonTarget>, quiet: bool, files: Files, program: Vec<OsString>) -> Self {
+        let progress = Box::new(Bar::new(!quiet && io::stderr().is_terminal()));
+        Self { files, audience: Audience::Console { json, quiet }, progress, program }
+    }
+
+    /// For a program that calls a command.
+    pub fn caller(files: Files, progress: Box<dyn Progress + Send + Sync>, program: Vec<OsString>) -> Self {
+        Self { files, audience: Audience::Caller(Mutex::default()), progress, program }
+    }
+
+    /// What was shown to the caller.
+    pub fn shown(&self) -> Shown {
+        match &self.audience {
+            Audience::Console { .. } => Shown::default(),
+            Audience::Caller(shown) => shown.lock().map(|shown| shown.clone()).unwrap_or_default(),
+        }
     }
 
     /// Shows a result: as JSON where that was asked for, and as text by `show` where a person reads.
@@ -54,7 +93,19 @@ impl Output {
         data: &T,
         show: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     ) -> Result<(), Failure> {
-        match &self.json {
+        let (json, quiet) = match &self.audience {
+            Audience::Console { json, quiet } => (json, *quiet),
+            Audience::Caller(shown) => {
+                let mut text = Vec::new();
+                show(&mut Harmless(&mut text))?;
+                if let Ok(mut shown) = shown.lock() {
+                    shown.json = serde_json::to_string(data)?;
+                    shown.text.push_str(&String::from_utf8_lossy(&text));
+                }
+                return Ok(());
+            }
+        };
+        match json {
             Some(JsonTarget::Stdout) => {
                 return self.stdout(|out| {
                     serde_json::to_writer_pretty(&mut *out, data)?;
@@ -62,32 +113,53 @@ impl Output {
                 });
             }
             Some(JsonTarget::File(path)) => {
-                let text = serde_json::to_vec_pretty(data)?;
-                fs::write(path, text)
-                    .map_err(|error| Failure(format!("{}: cannot be written: {error}", path.display())))?;
+                self.files.write(path, |out| Ok(serde_json::to_writer_pretty(out, data)?))?;
             }
             None => {}
         }
-        if self.quiet { Ok(()) } else { self.stdout(|out| show(&mut Harmless(out))) }
+        if quiet { Ok(()) } else { self.stdout(|out| show(&mut Harmless(out))) }
     }
 
     /// Writes to standard output. A reader that went away is not an error of ours.
     pub fn stdout(&self, show: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
+        if let Audience::Caller(shown) = &self.audience {
+            let mut text = Vec::new();
+            show(&mut text)?;
+            if let Ok(mut shown) = shown.lock() {
+                shown.text.push_str(&String::from_utf8_lossy(&text));
+            }
+            return Ok(());
+        }
         let mut out = BufWriter::new(io::stdout().lock());
         match show(&mut out).and_then(|()| out.flush()) {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-            other => other.map_err(|error| Failure(format!("standard output: cannot be written: {error}"))),
+            other => {
+                other.map_err(|error| Failure::new(format!("standard output: cannot be written: {error}")))
+            }
         }
     }
 
     /// Whether standard output is for JSON.
     pub fn wants_json(&self) -> bool {
-        self.json == Some(JsonTarget::Stdout)
+        match &self.audience {
+            Audience::Console { json, .. } => *json == Some(JsonTarget::Stdout),
+            Audience::Caller(_) => true,
+        }
     }
 
-    /// Whether a progress bar makes sense.
-    pub fn shows_progress(&self) -> bool {
-        !self.quiet && io::stderr().is_terminal()
+    /// Who hears about long work.
+    pub fn progress(&self) -> &dyn Progress {
+        &*self.progress
+    }
+
+    /// Saves a model.
+    pub fn save(
+        &self,
+        model: &Model,
+        path: &Path,
+        external: impl Into<External>,
+    ) -> Result<Vec<WrittenFile>, Failure> {
+        self.files.save(model, path, external, self.progress())
     }
 }
 
@@ -127,9 +199,7 @@ pub fn forbid_inputs(output: &Path, inputs: &[PathBuf]) -> Result<(), Failure> {
     let same =
         |input: &PathBuf| matches!((input.canonicalize(), output.canonicalize()), (Ok(a), Ok(b)) if a == b);
     match inputs.iter().find(|input| same(input)) {
-        Some(_) => {
-            Err(Failure(format!("{}: this would overwrite the input; choose another -o", output.display())))
-        }
+        Some(_) => Err(Failure::at(output, "this would overwrite the input; choose another -o")),
         None => Ok(()),
     }
 }

@@ -31,16 +31,11 @@ impl Progress for Bar {
             return;
         }
         let bar = ProgressBar::new(total).with_message(what.to_owned());
-        let template = match unit {
-            Unit::Bytes => "{msg} {bar:40} {bytes}/{total_bytes} {eta}",
-            Unit::Nodes => "{msg} {bar:40} {pos}/{len} nodes {eta}",
-            Unit::Passes => "{msg} {bar:40} {pos}/{len} passes",
-            Unit::Runs => "{msg} {bar:40} {pos}/{len} runs",
-            Unit::Blocks => "{msg} {bar:40} {pos}/{len} blocks",
-            Unit::Models => "{msg} {bar:40} {pos}/{len} models",
-            Unit::Sessions => "{msg} {bar:40} {pos}/{len} sessions {eta}",
+        let counts = match unit {
+            Unit::Bytes => "{bytes}/{total_bytes}".to_owned(),
+            other => format!("{{pos}}/{{len}} {}", other.name()),
         };
-        if let Ok(style) = ProgressStyle::with_template(template) {
+        if let Ok(style) = ProgressStyle::with_template(&format!("{{msg}} {{bar:40}} {counts} {{eta}}")) {
             bar.set_style(style);
         }
         bar.enable_steady_tick(Duration::from_millis(200));

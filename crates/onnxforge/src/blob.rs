@@ -1,4 +1,4 @@
-//! Shared, immutable byte ranges: on the heap or in a mapped file. Cloning and slicing never copy.
+//! Shared, immutable byte ranges: on the heap, in a mapped file, or in somebody else's memory. Cloning and slicing never copy.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -17,6 +17,7 @@ pub struct Blob {
 #[derive(Clone)]
 enum Backing {
     Heap(Arc<[u8]>),
+    Owner(Arc<dyn AsRef<[u8]> + Send + Sync>),
     File(Arc<MappedFile>),
 }
 
@@ -25,6 +26,12 @@ impl Blob {
     pub fn mapped(file: Arc<MappedFile>) -> Self {
         let range = 0..file.bytes().len();
         Self { backing: Backing::File(file), range }
+    }
+
+    /// All bytes of somebody who keeps them as they are; they are not copied.
+    pub fn owned_by(owner: impl AsRef<[u8]> + Send + Sync + 'static) -> Self {
+        let range = 0..owner.as_ref().len();
+        Self { backing: Backing::Owner(Arc::new(owner)), range }
     }
 
     /// The part `range` of these bytes, or `None` where it reaches past them.
@@ -38,7 +45,7 @@ impl Blob {
     /// The file that holds these bytes and the offset at which they start, when they are mapped.
     pub fn place(&self) -> Option<(&Arc<MappedFile>, u64)> {
         match &self.backing {
-            Backing::Heap(_) => None,
+            Backing::Heap(_) | Backing::Owner(_) => None,
             Backing::File(file) => Some((file, self.range.start as u64)),
         }
     }
@@ -72,10 +79,17 @@ impl Deref for Blob {
     fn deref(&self) -> &[u8] {
         let all = match &self.backing {
             Backing::Heap(bytes) => bytes,
+            Backing::Owner(owner) => (**owner).as_ref(),
             Backing::File(file) => file.bytes(),
         };
         // The range was checked when it was made; a map never shrinks.
         all.get(self.range.clone()).unwrap_or_default()
+    }
+}
+
+impl AsRef<[u8]> for Blob {
+    fn as_ref(&self) -> &[u8] {
+        self
     }
 }
 

@@ -39,7 +39,7 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`mmap`], [`blob`], [`progress`], [`random`] | mapped files, shared byte ranges, reports about long work, random numbers |
+//! | [`mmap`], [`blob`], [`progress`], [`cancel`], [`random`] | mapped files, shared byte ranges, reports about long work, its early end, random numbers |
 //! | [`proto`] | bytes to messages and back |
 //! | [`ir`] | the model in memory, and [`ir::edit`], the only way to change it |
 //! | [`io`] | messages to models and back, external data, atomic files |
@@ -60,6 +60,7 @@
 
 pub mod analysis;
 pub mod blob;
+pub mod cancel;
 pub mod check;
 pub mod eval;
 pub mod hierarchy;

@@ -13,6 +13,21 @@ pub enum Unit {
     Sessions,
 }
 
+impl Unit {
+    /// Its name, in small letters and plural.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Bytes => "bytes",
+            Self::Nodes => "nodes",
+            Self::Passes => "passes",
+            Self::Blocks => "blocks",
+            Self::Runs => "runs",
+            Self::Models => "models",
+            Self::Sessions => "sessions",
+        }
+    }
+}
+
 /// Receives reports about work in progress.
 pub trait Progress {
     /// Work of `total` units begins.

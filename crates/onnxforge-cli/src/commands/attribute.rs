@@ -6,7 +6,6 @@ use comfy_table::Cell;
 use onnxforge::passes::pipeline::{Options, optimize};
 use serde::Serialize;
 
-use super::load_model;
 use super::optimize::Selection;
 use crate::failure::{Failure, Verdict};
 use crate::output::{Output, number, table};
@@ -48,7 +47,7 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     let passes = args.selection.resolve()?;
     let mut models = Vec::new();
     for path in &args.models {
-        let model = load_model(path, output)?;
+        let model = output.files.load(path)?;
         let mut together = model.clone();
         let all = optimize(&mut together, &Options { passes: passes.clone(), ..Options::default() });
         let attribution = |pass: &&'static onnxforge::passes::Pass| {

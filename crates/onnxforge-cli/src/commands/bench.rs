@@ -1,6 +1,7 @@
 //! `onnxforge bench`: how long ONNX Runtime takes for models, and whether one is faster than another.
 
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,18 +15,17 @@ use onnxforge::analysis::inspect::inspect;
 use onnxforge::eval::{check_inputs, sample};
 use onnxforge::ir::Model;
 use onnxforge::ops::Value;
-use onnxforge::progress::{Progress, Unit};
+use onnxforge::progress::Unit;
 use onnxforge::runtime::find::VARIABLE;
 use onnxforge::runtime::timed::Inputs;
 use onnxforge::runtime::{Level, Runtime};
 use serde::Serialize;
 
+use super::LevelArg;
 use super::run::{check_dims, complete, named_size, seconds, write_npz};
 use super::verify::given;
-use super::{LevelArg, load_model};
 use crate::failure::{Failure, Verdict};
 use crate::output::{Output, bytes, grouped, number, table};
-use crate::progress::Bar;
 
 /// Measure how long ONNX Runtime takes to load and to run models, and how much memory; tell which is faster than the first.
 ///
@@ -110,19 +110,20 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     if let Some(turn) = args.turn {
         return group(args, turn, output);
     }
-    let models = args.models.iter().map(|path| load_model(path, output)).collect::<Result<Vec<_>, _>>()?;
-    let inputs = inputs(args, &models)?;
+    let models = args.models.iter().map(|path| output.files.load(path)).collect::<Result<Vec<_>, _>>()?;
+    let inputs = inputs(args, &models, output)?;
     let folder = tempfile::tempdir()?;
     let process = Process {
         args,
         runtime,
-        follow_links: output.links.follow,
+        program: &output.program,
+        follow_links: output.files.links.follow,
         inputs: folder.path().join("inputs.npz"),
     };
     let named: Vec<(String, Value)> =
         inputs.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
-    write_npz(&process.inputs, &named)?;
-    let bar = Bar::new(output.shows_progress());
+    write_npz(&process.inputs, &named, output)?;
+    let bar = output.progress();
     bar.begin("ONNX Runtime", (args.models.len() + args.sessions) as u64, Unit::Sessions);
     // Each model alone first: that also brings the files into memory.
     let mut memory = Vec::new();
@@ -140,7 +141,7 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
         bar.advance(1);
     }
     bar.end();
-    let none = || Failure("too few sessions were measured".to_owned());
+    let none = || Failure::new("too few sessions were measured".to_owned());
     let measured = bench::compare(&groups).ok_or_else(none)?;
     let of_models = args.models.iter().zip(&models).zip(memory).zip(measured);
     let report = Report {
@@ -161,10 +162,10 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
 }
 
 /// The inputs of the first model, which all of them must take.
-fn inputs(args: &Args, models: &[Model]) -> Result<HashMap<String, Value>, Failure> {
+fn inputs(args: &Args, models: &[Model], output: &Output) -> Result<HashMap<String, Value>, Failure> {
     let (path, first) = (&args.models[0], &models[0]);
     check_dims(&args.set_dim, first)?;
-    let mut inputs = given(args.inputs.as_deref(), first)?;
+    let mut inputs = given(args.inputs.as_deref(), first, output)?;
     let dims = args.set_dim.iter().cloned().collect();
     let options = sample::Options { seed: args.seed, dims, ..sample::Options::default() };
     complete(path, first, &mut inputs, &options)?;
@@ -172,7 +173,13 @@ fn inputs(args: &Args, models: &[Model]) -> Result<HashMap<String, Value>, Failu
         check_inputs(model, &inputs).map_err(|error| {
             let given =
                 if other == path { String::new() } else { format!(" with the inputs of {}", path.display()) };
-            Failure(format!("{}{given}: {error}; all models must take the same inputs", other.display()))
+            Failure {
+                path: Some(other.clone()),
+                ..Failure::new(format_args!(
+                    "{}{given}: {error}; all models must take the same inputs",
+                    other.display()
+                ))
+            }
         })?;
     }
     // What ONNX Runtime does not take is told before anything is measured.
@@ -182,7 +189,7 @@ fn inputs(args: &Args, models: &[Model]) -> Result<HashMap<String, Value>, Failu
 
 /// The part of a process of its own: writes a [`Group`].
 fn group(args: &Args, turn: usize, output: &Output) -> Result<Verdict, Failure> {
-    let inputs = given(args.inputs.as_deref(), &load_model(&args.models[0], output)?)?;
+    let inputs = given(args.inputs.as_deref(), &output.files.load(&args.models[0])?, output)?;
     let options = bench::Options {
         level: args.level.into(),
         threads: args.threads,
@@ -199,6 +206,7 @@ fn group(args: &Args, turn: usize, output: &Output) -> Result<Verdict, Failure> 
 struct Process<'a> {
     args: &'a Args,
     runtime: &'a Runtime,
+    program: &'a [OsString],
     follow_links: bool,
     /// The file of the inputs.
     inputs: PathBuf,
@@ -206,7 +214,10 @@ struct Process<'a> {
 
 impl Process<'_> {
     fn measure(&self, models: &[PathBuf], turn: usize, budget: Budget) -> Result<Group, Failure> {
-        let mut command = Command::new(std::env::current_exe()?);
+        let (program, words) =
+            self.program.split_first().ok_or_else(|| Failure::new("no program to measure with"))?;
+        let mut command = Command::new(program);
+        command.args(words);
         command.env(VARIABLE, &self.runtime.file).arg("bench").arg("--inputs").arg(&self.inputs);
         let budget = match budget {
             Budget::Rounds(rounds) => format!("--rounds={rounds}"),
@@ -229,7 +240,7 @@ impl Process<'_> {
             } else {
                 said.to_owned()
             };
-            return Err(Failure(end));
+            return Err(Failure::new(end));
         }
         Ok(serde_json::from_slice(&done.stdout)?)
     }

@@ -5,14 +5,13 @@ use std::path::PathBuf;
 
 use comfy_table::Cell;
 use onnxforge::analysis::census::Census;
-use onnxforge::progress::{Progress, Unit};
+use onnxforge::progress::Unit;
 use onnxforge::runtime::{Level, Runtime};
 use serde::Serialize;
 
-use super::{LevelArg, load_model};
+use super::LevelArg;
 use crate::failure::{Failure, Verdict};
 use crate::output::{Output, grouped, number, table};
-use crate::progress::Bar;
 
 /// Tell which operators ONNX Runtime runs for a model, after the fusions that it makes itself.
 ///
@@ -50,13 +49,12 @@ struct ModelReport {
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     let runtime = Runtime::get()?;
     let level = args.level.into();
-    let bar = Bar::new(output.shows_progress());
+    let bar = output.progress();
     bar.begin("ONNX Runtime", args.models.len() as u64, Unit::Models);
     let mut models = Vec::new();
     for path in &args.models {
-        let stored = load_model(path, output)?.operator_counts();
-        let census = Census::take(path, stored, runtime, level)
-            .map_err(|error| Failure(format!("{}: {error}", path.display())))?;
+        let stored = output.files.load(path)?.operator_counts();
+        let census = Census::take(path, stored, runtime, level).map_err(|error| Failure::at(path, error))?;
         bar.advance(1);
         models.push(ModelReport {
             model: path.display().to_string(),

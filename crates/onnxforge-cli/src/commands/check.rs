@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use onnxforge::check::{Problem, Severity, check};
 use serde::Serialize;
 
-use super::open_message;
 use crate::failure::{Failure, Verdict};
 use crate::output::Output;
 
@@ -28,7 +27,7 @@ struct Report<'a> {
 }
 
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
-    let (message, mut files) = open_message(&args.model, output)?;
+    let (message, mut files) = output.files.message(&args.model)?;
     let problems = check(&message, &mut files);
     let errors = problems.iter().filter(|problem| problem.severity == Severity::Error).count();
     let warnings = problems.len() - errors;

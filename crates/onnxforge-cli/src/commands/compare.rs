@@ -9,7 +9,6 @@ use onnxforge::hierarchy::Hierarchy;
 use onnxforge::ir::NodeId;
 use serde::Serialize;
 
-use super::load_model;
 use crate::failure::{Failure, Verdict};
 use crate::output::{Output, grouped};
 
@@ -39,7 +38,7 @@ struct Report {
 }
 
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
-    let (first, second) = (load_model(&args.first, output)?, load_model(&args.second, output)?);
+    let (first, second) = (output.files.load(&args.first)?, output.files.load(&args.second)?);
     // Modules matter only where something differs.
     let modules: [OnceCell<Hierarchy>; 2] = Default::default();
     let module = |side: Side, node: NodeId| {

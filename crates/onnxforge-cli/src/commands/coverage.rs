@@ -53,7 +53,7 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
         // Half of a name is enough where it means one.
         let fits: Vec<&str> = known.iter().copied().filter(|name| name.contains(wanted.as_str())).collect();
         let [name] = fits[..] else {
-            return Err(Failure(format!(
+            return Err(Failure::new(format!(
                 "{}: {} category {wanted:?} here; there are {}",
                 args.viewed.source.model.display(),
                 if fits.is_empty() { "no" } else { "more than one" },

@@ -6,7 +6,6 @@ use onnxforge::passes;
 use onnxforge::passes::pipeline::{Options, optimize};
 use serde::Serialize;
 
-use super::load_model;
 use crate::failure::{Failure, Verdict};
 use crate::output::{Output, table};
 
@@ -48,7 +47,7 @@ struct Left {
 
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     let pass = super::optimize::find(&args.pass)?;
-    let mut model = load_model(&args.model, output)?;
+    let mut model = output.files.load(&args.model)?;
     if !args.alone {
         let before = passes::defaults().take_while(|before| before.name != pass.name).collect();
         optimize(&mut model, &Options { passes: before, ..Options::default() });

@@ -11,19 +11,18 @@ use onnxforge::hierarchy::{Hierarchy, restore, store};
 use onnxforge::infer::Inference;
 use onnxforge::io::external::ExternalFiles;
 use onnxforge::io::message::to_inline_message;
-use onnxforge::io::{SaveOptions, save_with};
 use onnxforge::ir::{Model, ValueId};
 use onnxforge::verify;
 use onnxforge::verify::parts::{Compared, Observed, compare_part, observe};
 use serde::Serialize;
 
+use super::ExternalArg;
 use super::hierarchy::{View, Viewed};
 use super::run::named_size;
 use super::verify::{EngineArg, given};
-use super::{ExternalArg, Written, WrittenFile};
 use crate::failure::{Failure, Verdict};
+use crate::files::WrittenFile;
 use crate::output::{Output, bytes, forbid_inputs, table};
-use crate::progress::Bar;
 
 /// Cut a module out of a model, as a model that runs on its own.
 ///
@@ -80,8 +79,7 @@ struct Part {
 
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     let View { model, hierarchy, policy, tags } = args.viewed.load(output)?;
-    let of_model =
-        |error: &dyn std::fmt::Display| Failure(format!("{}: {error}", args.viewed.source.model.display()));
+    let of_model = |error: &dyn std::fmt::Display| Failure::at(&args.viewed.source.model, error);
     let paths = select(&hierarchy, &tags, &args.module).map_err(|error| of_model(&error))?;
     let facts = Inference::of(&model);
     let extractor = Extractor::new(&model, &hierarchy, &facts);
@@ -92,7 +90,7 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
             false => (target.is_dir(), "this is a folder; one module needs the name of a file"),
         };
         if wrong {
-            return Err(Failure(format!("{}: {cure}", target.display())));
+            return Err(Failure::at(target, cure));
         }
     }
     let (mut parts, mut without_nodes) = (Vec::new(), Vec::new());
@@ -105,8 +103,7 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
             Err(error) => return Err(of_model(&error)),
         }
     }
-    let observed = if args.verify { Some(observed(args, &model, &facts, &parts)?) } else { None };
-    let bar = Bar::new(output.shows_progress());
+    let observed = if args.verify { Some(observed(args, &model, &facts, &parts, output)?) } else { None };
     let mut names = FileNames::default();
     let mut report = Report { schema: 1, parts: Vec::new(), without_nodes };
     for mut part in parts {
@@ -127,8 +124,7 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
         if let Some(target) = &args.output {
             let path = if several { target.join(names.of(&part.boundary.module)) } else { target.clone() };
             forbid_inputs(&path, &args.viewed.source.files())?;
-            let options = SaveOptions { external: args.external.into() };
-            files = Written::from(&save_with(&part.cut.model, &path, &options, &bar)?).files;
+            files = output.save(&part.cut.model, &path, args.external)?;
         }
         report.parts.push(Part {
             problems: problems(&part.cut.model),
@@ -150,12 +146,13 @@ fn observed(
     model: &Model,
     facts: &Inference,
     parts: &[Extraction],
+    output: &Output,
 ) -> Result<(Observed, verify::Options), Failure> {
     let options = verify::Options {
         engine: args.engine.engine(),
         samples: 1,
         seed: 0,
-        given: given(args.inputs.as_deref(), model)?,
+        given: given(args.inputs.as_deref(), model, output)?,
         dims: args.set_dim.iter().cloned().collect::<HashMap<_, _>>(),
         tolerance: None,
         size: None,

@@ -9,7 +9,6 @@ use onnxforge::hierarchy::store::fingerprint;
 use onnxforge::hierarchy::{Certainty, Hierarchy, Policy, Tags};
 use onnxforge::ir::Model;
 
-use super::load_model;
 use crate::failure::Failure;
 use crate::output::Output;
 
@@ -85,16 +84,16 @@ impl Source {
 
     /// The model and its hierarchy.
     pub fn load(&self, output: &Output) -> Result<(Model, Hierarchy), Failure> {
-        let model = load_model(&self.model, output)?;
-        let hierarchy = self.hierarchy(&model)?;
+        let model = output.files.load(&self.model)?;
+        let hierarchy = self.hierarchy(&model, output)?;
         Ok((model, hierarchy))
     }
 
     /// The hierarchy of the model, with what is recorded beside it.
-    fn hierarchy(&self, model: &Model) -> Result<Hierarchy, Failure> {
+    fn hierarchy(&self, model: &Model, output: &Output) -> Result<Hierarchy, Failure> {
         let recorded = match &self.modules {
-            Some(path) => Some(read_table(path)?),
-            None => sidecar(&self.model, model),
+            Some(path) => Some(read_table(path, output)?),
+            None => sidecar(&self.model, model, output),
         };
         let hierarchy = Hierarchy::of(model, recorded.as_ref());
         if let (Some(path), Some(recorded)) = (&self.modules, &recorded) {
@@ -105,19 +104,17 @@ impl Source {
 }
 
 /// Reads a table of modules.
-pub fn read_table(path: &Path) -> Result<Recorded, Failure> {
-    let failed = |error: &dyn std::fmt::Display| Failure(format!("{}: {error}", path.display()));
-    let bytes = std::fs::read(path).map_err(|error| failed(&format!("cannot be read: {error}")))?;
-    read(&bytes).map_err(|error| failed(&error))
+pub fn read_table(path: &Path, output: &Output) -> Result<Recorded, Failure> {
+    read(&output.files.read(path)?).map_err(|error| Failure::at(path, error))
 }
 
 /// The sidecar beside a model, if there is one that belongs to it.
-pub fn sidecar(path: &Path, model: &Model) -> Option<Recorded> {
+pub fn sidecar(path: &Path, model: &Model, output: &Output) -> Option<Recorded> {
     let beside = path_for(path);
     if !beside.is_file() {
         return None;
     }
-    match read_table(&beside) {
+    match read_table(&beside, output) {
         Ok(recorded) if recorded.fingerprint.as_ref().is_none_or(|known| *known == fingerprint(model)) => {
             Some(recorded)
         }
@@ -126,7 +123,7 @@ pub fn sidecar(path: &Path, model: &Model) -> Option<Recorded> {
             None
         }
         Err(failure) => {
-            tracing::warn!("{}; it is not used", failure.0);
+            tracing::warn!("{failure}; it is not used");
             None
         }
     }
@@ -143,7 +140,7 @@ fn refuse_foreign(
     let sidecar = recorded.fingerprint.as_ref().is_some_and(|known| *known != fingerprint(model));
     if sidecar {
         let text = "this sidecar belongs to another graph; `onnxforge restore` carries tags over to models that were made from one";
-        return Err(Failure(format!("{}: {text}", table.display())));
+        return Err(Failure::at(table, text));
     }
     let known = |id| {
         let origin = hierarchy.origin(id);
@@ -156,11 +153,11 @@ fn refuse_foreign(
     let fits = model.nodes().any(|(id, _)| known(id).is_some_and(is_listed))
         || model.nodes().all(|(id, _)| known(id) == Some(""));
     if !fits || strange * 4 > model.node_count() * 3 {
-        return Err(Failure(format!(
-            "{}: the nodes of {} do not come from these modules; is it the table of another model?",
-            table.display(),
+        let text = format_args!(
+            "the nodes of {} do not come from these modules; is it the table of another model?",
             path.display()
-        )));
+        );
+        return Err(Failure::at(table, text));
     }
     Ok(())
 }

@@ -5,17 +5,16 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use onnxforge::infer::{Inference, Options};
-use onnxforge::io::{SaveOptions, save_with};
 use onnxforge::ir::scope::{Scope, ScopeKind};
 use onnxforge::ir::{Model, ScopeId, ValueId};
 use onnxforge::ops::Fact;
 use serde::Serialize;
 
 use super::run::seconds;
-use super::{ExternalArg, load_model, warn_of_newer_opsets};
+use super::{ExternalArg, warn_of_newer_opsets};
 use crate::failure::{Failure, Verdict};
+use crate::files::WrittenFile;
 use crate::output::{Output, bytes, table};
-use crate::progress::Bar;
 
 /// Infer the type and shape of every value, with unknown sizes as expressions of the inputs' dimensions.
 ///
@@ -51,7 +50,7 @@ struct Report {
     milliseconds: f64,
     values: Vec<Shown>,
     conflicts: Vec<Contradiction>,
-    files: Vec<String>,
+    files: Vec<WrittenFile>,
 }
 
 #[derive(Debug, Serialize)]
@@ -72,7 +71,7 @@ struct Contradiction {
 }
 
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
-    let mut model = load_model(&args.model, output)?;
+    let mut model = output.files.load(&args.model)?;
     warn_of_newer_opsets(&args.model, &model);
     let start = Instant::now();
     let deadline = args.timeout.and_then(|time| start.checked_add(time));
@@ -93,12 +92,10 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     let mut files = Vec::new();
     if let Some(path) = &args.output {
         inference.declare(&mut model);
-        let options = SaveOptions { external: args.external.into() };
-        let saved = save_with(&model, path, &options, &Bar::new(output.shows_progress()))?;
-        files.extend(saved.files.iter().map(|(path, _)| path.display().to_string()));
+        files = output.save(&model, path, args.external)?;
     }
     let complete = inference.is_complete();
-    let report = Report { schema: 1, total, expressed, complete, milliseconds, values, conflicts, files };
+    let report = Report { schema: 2, total, expressed, complete, milliseconds, values, conflicts, files };
     output.result(&report, |out| show(&report, args.all, out))?;
     Ok(if report.conflicts.is_empty() { Verdict::Yes } else { Verdict::No })
 }
@@ -163,8 +160,7 @@ fn show(report: &Report, all: bool, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "not everything was looked at: there is too much, or time was up")?;
     }
     for file in &report.files {
-        let size = std::fs::metadata(file).map_or(0, |data| data.len());
-        writeln!(out, "wrote {file} ({})", bytes(size))?;
+        writeln!(out, "wrote {} ({})", file.path, bytes(file.bytes))?;
     }
     Ok(())
 }

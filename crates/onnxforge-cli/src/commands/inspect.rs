@@ -7,7 +7,6 @@ use std::path::PathBuf;
 use onnxforge::analysis::inspect::{Inspection, Interface, inspect};
 use serde::Serialize;
 
-use super::load_model;
 use crate::failure::{Failure, Verdict};
 use crate::output::{Output, bar, bytes, grouped, number, table};
 
@@ -29,7 +28,7 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     let models = args
         .models
         .iter()
-        .map(|path| Ok(inspect(&load_model(path, output)?, Some(path))))
+        .map(|path| Ok(inspect(&output.files.load(path)?, Some(path))))
         .collect::<Result<Vec<_>, Failure>>()?;
     let report = Report { schema: 1, models };
     output.result(&report, |out| match report.models.as_slice() {

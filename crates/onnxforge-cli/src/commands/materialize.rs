@@ -3,13 +3,11 @@
 use std::path::PathBuf;
 
 use onnxforge::io::load::from_message;
-use onnxforge::io::{SaveOptions, save_with};
 use onnxforge::redact::materialize;
 
-use super::{ExternalArg, Written, open_message};
+use super::{ExternalArg, Written};
 use crate::failure::{Failure, Verdict};
 use crate::output::{Output, forbid_inputs};
-use crate::progress::Bar;
 
 /// Give a redacted model random weights of the same distributions, the same ones for the same seed.
 #[derive(Debug, clap::Args)]
@@ -29,12 +27,10 @@ pub struct Args {
 
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     forbid_inputs(&args.output, std::slice::from_ref(&args.skeleton))?;
-    let (mut message, mut files) = open_message(&args.skeleton, output)?;
-    let named = |error: String| Failure(format!("{}: {error}", args.skeleton.display()));
+    let (mut message, mut files) = output.files.message(&args.skeleton)?;
+    let named = |error: String| Failure::at(&args.skeleton, error);
     materialize(&mut message, args.seed).map_err(|error| named(error.to_string()))?;
     let model = from_message(message, &mut files).map_err(|error| named(error.to_string()))?;
-    let options = SaveOptions { external: args.external.into() };
-    let saved = save_with(&model, &args.output, &options, &Bar::new(output.shows_progress()))?;
-    Written::from(&saved).show(output)?;
+    Written::new(output.save(&model, &args.output, args.external)?).show(output)?;
     Ok(Verdict::Yes)
 }

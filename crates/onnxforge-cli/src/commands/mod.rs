@@ -34,15 +34,12 @@ mod verify;
 use std::path::Path;
 
 use onnxforge::check::{Problem, Rule, Severity, check as find_problems};
-use onnxforge::io::external::ExternalFiles;
-use onnxforge::io::load::{folder_of, read_message};
-use onnxforge::io::{LoadOptions, Saved, load};
 use onnxforge::ir::Model;
 use onnxforge::ops::callee::newer_opsets;
-use onnxforge::proto::schema::ModelProto;
 use serde::Serialize;
 
-use crate::failure::{Failure, Verdict};
+use crate::failure::{Failure, Kind, Verdict};
+use crate::files::WrittenFile;
 use crate::output::Output;
 
 /// Bytes that given inputs of models that are compared may take.
@@ -166,10 +163,6 @@ impl From<LevelArg> for onnxforge::runtime::Level {
     }
 }
 
-fn load_model(path: &Path, output: &Output) -> Result<Model, Failure> {
-    Ok(load(path, &LoadOptions { links: output.links })?)
-}
-
 /// Tells that operators may mean something else than is known here.
 fn warn_of_newer_opsets(path: &Path, model: &Model) {
     for newer in newer_opsets(model) {
@@ -177,17 +170,12 @@ fn warn_of_newer_opsets(path: &Path, model: &Model) {
     }
 }
 
-/// The message of a model and the files that it may refer to.
-fn open_message(path: &Path, output: &Output) -> Result<(ModelProto, ExternalFiles), Failure> {
-    Ok((read_message(path)?, ExternalFiles::new(Some(folder_of(path)), output.links)))
-}
-
 /// The rules that a model may break without losing its meaning.
 const HARMLESS: &[Rule] = &[Rule::MissingShape, Rule::RuntimeOperator];
 
 /// A model that contradicts the standard has no meaning that could be kept. `cured` are rules that what is to be done takes care of.
 fn refuse_invalid(path: &Path, output: &Output, cured: &[Rule]) -> Result<(), Failure> {
-    let (message, mut files) = open_message(path, output)?;
+    let (message, mut files) = output.files.message(path)?;
     let problems = find_problems(&message, &mut files);
     let matters = |problem: &&Problem| {
         problem.severity == Severity::Error
@@ -200,7 +188,8 @@ fn refuse_invalid(path: &Path, output: &Output, cured: &[Rule]) -> Result<(), Fa
         0 => String::new(),
         more => format!(" (and {more} more; `onnxforge check` lists them)"),
     };
-    Err(Failure(format!("{}: {}: {}{more}", path.display(), first.place, first.message)))
+    let failure = Failure::at(path, format_args!("{}: {}{more}", first.place, first.message));
+    Err(Failure { kind: Kind::Invalid, place: Some(first.place.to_string()), ..failure })
 }
 
 /// What a command wrote, for `--json` and for people.
@@ -212,26 +201,11 @@ struct Written {
     notes: Vec<String>,
 }
 
-#[derive(Debug, Serialize)]
-struct WrittenFile {
-    path: String,
-    bytes: u64,
-}
-
-impl From<&Saved> for Written {
-    fn from(saved: &Saved) -> Self {
-        let files = saved.files.iter();
-        Self {
-            schema: 1,
-            notes: Vec::new(),
-            files: files
-                .map(|(path, bytes)| WrittenFile { path: path.display().to_string(), bytes: *bytes })
-                .collect(),
-        }
-    }
-}
-
 impl Written {
+    fn new(files: Vec<WrittenFile>) -> Self {
+        Self { schema: 1, files, notes: Vec::new() }
+    }
+
     fn show(&self, output: &Output) -> Result<(), Failure> {
         output.result(self, |out| {
             self.notes.iter().try_for_each(|note| writeln!(out, "{note}"))?;

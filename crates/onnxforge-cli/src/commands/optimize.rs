@@ -4,7 +4,7 @@ mod lineage;
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::builder::{
@@ -13,12 +13,11 @@ use clap::builder::{
 use onnxforge::check::nearest;
 use onnxforge::hierarchy::effect::ModuleEffect;
 use onnxforge::interface::{self, Wishes};
-use onnxforge::io::{External, SaveOptions, save_with};
+use onnxforge::io::External;
 use onnxforge::ir::{Model, NodeId};
 use onnxforge::passes::pipeline::{Options, Outcome, PassOutcome, Stop};
 use onnxforge::passes::targets::{PORTABLE, TARGETS, Target};
 use onnxforge::passes::{self, Pass};
-use onnxforge::progress::Silent;
 use onnxforge::runtime::Runtime;
 use onnxforge::upgrade::CURED;
 use onnxforge::verify;
@@ -30,10 +29,10 @@ use self::lineage::Lineage;
 use super::run::{named_shape, named_size};
 use super::upgrade::{self, Wanted};
 use super::verify::{EngineArg, given};
-use super::{ExternalArg, Written, load_model, refuse_invalid};
+use super::{ExternalArg, refuse_invalid};
 use crate::failure::{Failure, Verdict};
+use crate::files::WrittenFile;
 use crate::output::{Output, bytes, grouped, number, table};
-use crate::progress::Bar;
 
 /// Make a model smaller without changing what it computes.
 #[derive(Debug, clap::Args)]
@@ -138,7 +137,7 @@ impl Selection {
                 of.iter().map(|pass| pass.name).find(|name| chosen.iter().any(|pass| pass.name == *name))
             };
             if let (Some(adds), Some(omits)) = (asked(target.adds), asked(target.omits)) {
-                return Err(Failure(format!(
+                return Err(Failure::new(format!(
                     "{adds} is for models without what {omits} makes; ask for one of them"
                 )));
             }
@@ -158,7 +157,7 @@ pub fn find(name: &str) -> Result<&'static Pass, Failure> {
             Some(near) => format!("did you mean {near}?"),
             None => "`onnxforge passes` lists them".to_owned(),
         };
-        Failure(format!("no pass is called {name:?}; {cure}"))
+        Failure::new(format!("no pass is called {name:?}; {cure}"))
     })
 }
 
@@ -181,7 +180,7 @@ struct Report {
     /// What became of the modules that nodes come from, where they are known.
     modules: Vec<ModuleEffect>,
     milliseconds: Times,
-    files: Vec<super::WrittenFile>,
+    files: Vec<WrittenFile>,
 }
 
 #[derive(Debug, Serialize)]
@@ -221,43 +220,41 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     let start = Instant::now();
     let cured = if args.opset == Wanted::Keep { &[][..] } else { CURED };
     refuse_invalid(&args.model, output, cured)?;
-    let mut model = load_model(&args.model, output)?;
+    let mut model = output.files.load(&args.model)?;
     super::warn_of_newer_opsets(&args.model, &model);
     let (before, operators_before) = (Size::of(&model), model.operator_counts());
-    let lineage = Lineage::of(&args.model, &model);
+    let lineage = Lineage::of(&args.model, &model, output);
     let wishes = Wishes {
         dims: args.set_dim.iter().cloned().collect(),
         shapes: args.set_shape.iter().cloned().collect(),
         outputs: args.outputs.clone(),
     };
-    interface::apply(&mut model, &wishes)
-        .map_err(|error| Failure(format!("{}: {error}", args.model.display())))?;
-    let mut checks = args.checks.resolve(&model)?;
+    interface::apply(&mut model, &wishes).map_err(|error| Failure::at(&args.model, error))?;
+    let mut checks = args.checks.resolve(&model, output)?;
     let opset = match args.opset {
         Wanted::Keep => None,
         Wanted::Version(to) => Some(upgrade::convert(&mut model, &args.model, to)?),
     };
     let load = milliseconds(start);
-    let bar = Bar::new(output.shows_progress());
     let start = Instant::now();
-    let options = Options { passes, stop_after: args.stop_after, progress: &bar, ..Options::default() };
+    let options =
+        Options { passes, stop_after: args.stop_after, progress: output.progress(), ..Options::default() };
     let (outcome, proof) = guard::optimize(&mut model, &options, &mut checks)?;
     let optimized = milliseconds(start);
     let is_wrong = !proof.reverted.is_empty() && !args.checks.allow_revert;
     if let Some(path) = &args.trace {
-        write_trace(&model, path)?;
+        write_trace(&model, path, output)?;
     }
     let modules = lineage.carry(&mut model)?;
     let start = Instant::now();
-    let saved = save_with(&model, &args.output, &SaveOptions { external: args.external.into() }, &bar)?;
-    let reproducers = write_reproducers(&proof, &args.output)?;
+    let mut files = output.save(&model, &args.output, args.external)?;
+    let reproducers = write_reproducers(&proof, &args.output, output)?;
     let mut operators: BTreeMap<String, (usize, usize)> = BTreeMap::new();
     operators_before.into_iter().for_each(|(op, count)| operators.entry(op).or_default().0 = count);
     model.operator_counts().into_iter().for_each(|(op, count)| operators.entry(op).or_default().1 = count);
-    let mut files = Written::from(&saved).files;
-    files.extend(modules.write_sidecar(&args.output, &model)?);
+    files.extend(modules.write_sidecar(&args.output, &model, output)?);
     if let Some(path) = &args.report {
-        files.extend(modules.write_page(path, &args.output, &model, &outcome)?);
+        files.extend(modules.write_page(path, &args.output, &model, &outcome, output)?);
     }
     let report = Report {
         schema: 1,
@@ -290,20 +287,20 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
 
 impl Checks {
     /// What is to be checked, with the model as it is now as the original.
-    pub fn resolve(&self, model: &Model) -> Result<guard::Options, Failure> {
+    pub fn resolve(&self, model: &Model, output: &Output) -> Result<guard::Options, Failure> {
         let when = match self.verify {
             VerifyArg::Off => When::Off,
             VerifyArg::Final => When::Final,
             VerifyArg::Each => When::Each,
         };
         if matches!(self.engine, EngineArg::Ort | EngineArg::OrtAll) {
-            Runtime::get().map_err(|missing| Failure(missing.to_string()))?;
+            Runtime::get()?;
         }
         let comparison = verify::Options {
             engine: if when == When::Off { Engine::Native } else { self.engine.engine() },
             samples: self.samples,
             seed: self.seed,
-            given: given(self.inputs.as_deref(), model)?,
+            given: given(self.inputs.as_deref(), model, output)?,
             dims: HashMap::new(),
             tolerance: None,
             size: None,
@@ -411,11 +408,11 @@ impl Report {
 }
 
 /// Writes small models that show what was wrong, beside the result.
-fn write_reproducers(proof: &Proof, output: &std::path::Path) -> Result<Vec<String>, Failure> {
+fn write_reproducers(proof: &Proof, beside: &Path, output: &Output) -> Result<Vec<String>, Failure> {
     let mut written = Vec::new();
     for (place, model) in proof.reverted.iter().filter_map(|wrong| wrong.reproducer.as_deref()).enumerate() {
-        let path = output.with_extension(format!("wrong-{}.onnx", place + 1));
-        save_with(model, &path, &SaveOptions { external: External::Auto }, &Silent)?;
+        let path = beside.with_extension(format!("wrong-{}.onnx", place + 1));
+        output.save(model, &path, External::Auto)?;
         written.push(path.display().to_string());
     }
     Ok(written)
@@ -476,12 +473,11 @@ struct TraceLine<'a> {
     redefined: Vec<String>,
 }
 
-fn write_trace(model: &Model, path: &std::path::Path) -> Result<(), Failure> {
-    let failed = |error: io::Error| Failure(format!("{}: cannot be written: {error}", path.display()));
-    let mut out = io::BufWriter::new(std::fs::File::create(path).map_err(failed)?);
+fn write_trace(model: &Model, path: &Path, output: &Output) -> Result<(), Failure> {
     let node = |&id: &NodeId| model.node_label(id);
-    for (edit, entry) in model.journal().iter().enumerate() {
-        let line = TraceLine {
+    let entries = model.journal().iter().enumerate();
+    let mut lines = entries.map(|(edit, entry)| {
+        serde_json::to_string(&TraceLine {
             edit: edit + 1,
             pass: &entry.pass,
             rule: &entry.rule,
@@ -491,9 +487,8 @@ fn write_trace(model: &Model, path: &std::path::Path) -> Result<(), Failure> {
             consumed: entry.consumed.iter().map(node).collect(),
             produced: entry.produced.iter().map(node).collect(),
             redefined: entry.redefined.iter().map(|&id| model.value(id).name().to_string()).collect(),
-        };
-        serde_json::to_writer(&mut out, &line)?;
-        writeln!(out).map_err(failed)?;
-    }
-    out.flush().map_err(failed)
+        })
+    });
+    output.files.write(path, |out| lines.try_for_each(|line| writeln!(out, "{}", line?)))?;
+    Ok(())
 }

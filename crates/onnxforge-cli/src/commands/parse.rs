@@ -3,7 +3,6 @@
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
-use onnxforge::io::save::save_message;
 use onnxforge::text::parse;
 
 use super::Written;
@@ -32,11 +31,11 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
             ErrorKind::InvalidData => "it is not text; `onnxforge print` shows a binary model".to_owned(),
             _ => format!("cannot be read: {error}"),
         };
-        Failure(format!("{}: {why}", args.text.display()))
+        Failure::at(&args.text, why)
     })?;
     let message = parse(&text).map_err(|error| {
-        Failure(format!("{}:{}:{}: {}", args.text.display(), error.line, error.column, error.message))
+        Failure::new(format!("{}:{}:{}: {}", args.text.display(), error.line, error.column, error.message))
     })?;
-    Written::from(&save_message(&message, &args.output)?).show(output)?;
+    Written::new(output.files.save_message(&message, &args.output)?).show(output)?;
     Ok(Verdict::Yes)
 }

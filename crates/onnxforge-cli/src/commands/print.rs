@@ -4,8 +4,6 @@ use std::fmt;
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 
-use onnxforge::io::load::read_message;
-use onnxforge::io::save::write_file;
 use onnxforge::proto::schema::ModelProto;
 use onnxforge::text::{self, PrintOptions};
 use serde::Serialize;
@@ -42,13 +40,13 @@ struct Report {
 }
 
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
-    let message = read_message(&args.model)?;
+    let (message, _) = output.files.message(&args.model)?;
     let options = options(args, output);
     match &args.output {
         Some(path) => {
             forbid_inputs(path, std::slice::from_ref(&args.model))?;
-            let saved = write_file(path, |out| write(&message, &options, out))?;
-            Written::from(&saved).show(output)?;
+            let files = output.files.write(path, |out| write(&message, &options, out))?;
+            Written::new(files).show(output)?;
         }
         None if output.wants_json() => {
             output.result(&Report { schema: 1, text: text::print(&message, &options) }, |_| Ok(()))?;

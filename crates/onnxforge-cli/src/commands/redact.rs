@@ -2,10 +2,9 @@
 
 use std::path::PathBuf;
 
-use onnxforge::io::save::save_message;
 use onnxforge::redact::{RedactOptions, redact};
 
-use super::{Written, open_message};
+use super::Written;
 use crate::failure::{Failure, Verdict};
 use crate::output::{Output, bytes, forbid_inputs};
 
@@ -29,11 +28,10 @@ pub struct Args {
 
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     forbid_inputs(&args.output, std::slice::from_ref(&args.model))?;
-    let (mut message, mut files) = open_message(&args.model, output)?;
+    let (mut message, mut files) = output.files.message(&args.model)?;
     let options = RedactOptions { keep_below: args.keep_below, hash_names: args.hash_names.clone() };
-    let done = redact(&mut message, &mut files, &options)
-        .map_err(|error| Failure(format!("{}: {error}", args.model.display())))?;
-    let mut written = Written::from(&save_message(&message, &args.output)?);
+    let done = redact(&mut message, &mut files, &options).map_err(|error| Failure::at(&args.model, error))?;
+    let mut written = Written::new(output.files.save_message(&message, &args.output)?);
     written.notes.push(format!("took {} out of {} tensors", bytes(done.bytes), done.tensors));
     written.show(output)?;
     Ok(Verdict::Yes)

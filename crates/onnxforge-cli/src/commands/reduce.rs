@@ -8,16 +8,15 @@ use std::time::{Duration, Instant};
 use onnxforge::io::{External, SaveOptions, save};
 use onnxforge::ir::Model;
 use onnxforge::passes::pipeline;
-use onnxforge::progress::{Progress, Unit};
+use onnxforge::progress::Unit;
 use onnxforge::verify::guard;
 use onnxforge::verify::reduce::reduce;
 use serde::Serialize;
 
 use super::optimize::{Checks, Selection};
-use super::{Written, load_model};
 use crate::failure::{Failure, Verdict};
+use crate::files::WrittenFile;
 use crate::output::{Output, forbid_inputs};
-use crate::progress::Bar;
 
 /// Find the smallest part of a model that still shows a failure: of a command, or of optimizing it.
 ///
@@ -53,19 +52,19 @@ struct Report {
     tried: usize,
     /// Whether no node and no output can be taken away any more.
     is_minimal: bool,
-    files: Vec<super::WrittenFile>,
+    files: Vec<WrittenFile>,
 }
 
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     let passes = args.selection.resolve()?;
     if args.command.as_ref().is_some_and(|command| !command.contains("{}")) {
-        return Err(Failure("--command needs {} where the file of a part goes".to_owned()));
+        return Err(Failure::new("--command needs {} where the file of a part goes".to_owned()));
     }
     forbid_inputs(&args.output, std::slice::from_ref(&args.model))?;
-    let model = load_model(&args.model, output)?;
+    let model = output.files.load(&args.model)?;
     let folder = tempfile::tempdir()?;
     let part = folder.path().join("part.onnx");
-    let bar = Bar::new(output.shows_progress());
+    let bar = output.progress();
     let mut failure = None;
     let mut shows = |candidate: &Model| {
         bar.advance(1);
@@ -73,7 +72,7 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
             Some(command) => fails(command, args.expect.as_deref(), candidate, &part),
             None => {
                 let options = pipeline::Options { passes: passes.clone(), ..pipeline::Options::default() };
-                args.checks.resolve(candidate).map(|mut checks| {
+                args.checks.resolve(candidate, output).map(|mut checks| {
                     let optimized = guard::optimize(&mut candidate.clone(), &options, &mut checks);
                     optimized.map_or(true, |(_, proof)| !proof.reverted.is_empty())
                 })
@@ -94,17 +93,17 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
             } else {
                 "optimizing it gives nothing wrong"
             };
-            Failure(format!("{}: {what}, so there is nothing to reduce", args.model.display()))
+            Failure::at(&args.model, format_args!("{what}, so there is nothing to reduce"))
         }));
     };
-    let saved = save(&reduced.model, &args.output, &SaveOptions { external: External::Auto })?;
+    let files = output.save(&reduced.model, &args.output, External::Auto)?;
     let report = Report {
         schema: 1,
         nodes_before: model.node_count(),
         nodes: reduced.model.node_count(),
         tried: reduced.tried,
         is_minimal: reduced.is_minimal,
-        files: Written::from(&saved).files,
+        files,
     };
     output.result(&report, |out| report.show(out))?;
     Ok(Verdict::Yes)
@@ -123,9 +122,9 @@ fn fails(command: &str, expect: Option<&str>, part: &Model, path: &Path) -> Resu
         .args([flag, &line])
         .stdin(Stdio::null())
         .output()
-        .map_err(|error| Failure(format!("the shell does not run: {error}")))?;
+        .map_err(|error| Failure::new(format!("the shell does not run: {error}")))?;
     if let Some(code @ (126 | 127)) = done.status.code().filter(|_| !cfg!(windows)) {
-        return Err(Failure(format!("{command:?} cannot be run (exit code {code} of the shell)")));
+        return Err(Failure::new(format!("{command:?} cannot be run (exit code {code} of the shell)")));
     }
     let printed =
         || String::from_utf8_lossy(&done.stdout).into_owned() + &String::from_utf8_lossy(&done.stderr);

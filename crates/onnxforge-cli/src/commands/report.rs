@@ -8,13 +8,12 @@ use onnxforge::hierarchy::explorer::graphs;
 use onnxforge::hierarchy::report::{Contents, Optimization, page::page};
 use onnxforge::hierarchy::{Hierarchy, Policy, Tags};
 use onnxforge::infer::Inference;
-use onnxforge::io::write_file;
 use onnxforge::ir::Model;
 use onnxforge::verify::named_dims;
 
+use super::Written;
 use super::hierarchy::{View, Viewed};
 use super::run::{check_dims, named_size};
-use super::{Written, WrittenFile};
 use crate::failure::{Failure, Verdict};
 use crate::output::{Output, forbid_inputs};
 
@@ -44,36 +43,28 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     check_dims(&args.set_dim, &model)?;
     let mut files = Vec::new();
     if let Some(path) = &args.output {
-        files.extend(write_page(
-            path,
-            &args.viewed.source.model,
-            &model,
-            &hierarchy,
-            &policy,
-            &args.set_dim,
-            None,
-        )?);
+        let page = page_of(&args.viewed.source.model, &model, &hierarchy, &policy, &args.set_dim, None);
+        files.extend(output.files.write(path, |out| out.write_all(page.as_bytes()))?);
     }
     if let Some(path) = &args.model_explorer {
         let facts = Inference::of(&model);
         let name = args.viewed.source.model.file_name().unwrap_or_default().to_string_lossy();
         let graph = graphs(&model, &name, &hierarchy, &tags, &facts);
-        files.extend(Written::from(&write_file(path, serde_json::to_string(&graph)?.as_bytes())?).files);
+        files.extend(output.files.write(path, |out| Ok(serde_json::to_writer(out, &graph)?))?);
     }
-    Written { schema: 1, files, notes: Vec::new() }.show(output)?;
+    Written::new(files).show(output)?;
     Ok(Verdict::Yes)
 }
 
-/// Writes the page of a model.
-pub fn write_page(
-    path: &Path,
+/// The page of a model.
+pub fn page_of(
     file: &Path,
     model: &Model,
     hierarchy: &Hierarchy,
     policy: &Policy,
     dims: &[(String, usize)],
     optimization: Option<Optimization>,
-) -> Result<Vec<WrittenFile>, Failure> {
+) -> String {
     let facts = Inference::of(model);
     let mut sizes: BTreeMap<String, u64> = named_dims(model).into_iter().map(|name| (name, 1)).collect();
     sizes.extend(dims.iter().map(|(name, size)| (name.clone(), *size as u64)));
@@ -91,5 +82,5 @@ pub fn write_page(
         flops_note: (!note.is_empty()).then(|| format!("at {}", note.join(", "))),
         optimization,
     };
-    Ok(Written::from(&write_file(path, page(&contents.data()).as_bytes())?).files)
+    page(&contents.data())
 }

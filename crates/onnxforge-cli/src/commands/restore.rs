@@ -6,15 +6,14 @@ use onnxforge::hierarchy::coverage::{Coverage, coverage};
 use onnxforge::hierarchy::restore::{matched, recorded};
 use onnxforge::hierarchy::store::{self, WriteOptions};
 use onnxforge::hierarchy::{Hierarchy, Tags};
-use onnxforge::io::{SaveOptions, save_with};
 use serde::Serialize;
 
+use super::ExternalArg;
 use super::hierarchy::{PolicyArgs, Source};
 use super::tag::write_sidecar;
-use super::{ExternalArg, Written, WrittenFile, load_model};
 use crate::failure::{Failure, Verdict};
+use crate::files::WrittenFile;
 use crate::output::{Output, bytes};
-use crate::progress::Bar;
 
 /// Tag a model that another tool made from one whose modules are known, by the names of results that both have.
 #[derive(Debug, clap::Args)]
@@ -47,25 +46,22 @@ struct Report {
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     let source = Source { model: args.from.clone(), modules: args.modules.clone() };
     let (original, known) = source.load(output)?;
-    let mut model = load_model(&args.optimized, output)?;
+    let mut model = output.files.load(&args.optimized)?;
     let facts = recorded(&model, &original, &known);
     let (matched, nodes) = (matched(&model, &original), model.node_count());
     if nodes > 0 && facts.anchors.is_empty() || nodes > 1 && matched * 10 < nodes {
-        return Err(Failure(format!(
-            "{}: {matched} of {} nodes have a result whose name {} knows; was it made from that model?",
-            args.optimized.display(),
-            nodes,
+        let text = format_args!(
+            "{matched} of {nodes} nodes have a result whose name {} knows; was it made from that model?",
             args.from.display()
-        )));
+        );
+        return Err(Failure::at(&args.optimized, text));
     }
     store::strip(&mut model, store::Strip::Ours);
     let hierarchy = Hierarchy::of(&model, Some(&facts));
     let policy = args.policy.resolve(&known);
     store::write(&mut model, &hierarchy, &policy, WriteOptions::default());
-    let options = SaveOptions { external: args.external.into() };
-    let saved = save_with(&model, &args.output, &options, &Bar::new(output.shows_progress()))?;
-    let mut files = Written::from(&saved).files;
-    files.extend(write_sidecar(&args.output, &model, &hierarchy, &policy)?);
+    let mut files = output.save(&model, &args.output, args.external)?;
+    files.extend(write_sidecar(&args.output, &model, &hierarchy, &policy, output)?);
     let coverage = coverage(&model, &hierarchy, &Tags::new(hierarchy.table(), &policy));
     let report = Report { schema: 1, coverage, files };
     output.result(&report, |out| {

@@ -9,17 +9,16 @@ use std::time::{Duration, Instant};
 
 use clap::builder::{NonEmptyStringValueParser, RangedU64ValueParser};
 use onnxforge::eval::{Options, Session, npz};
-use onnxforge::io::save::write_file;
 use onnxforge::ops::{Array, Value};
 use serde::Serialize;
 
 use self::parse::gigabytes;
 pub(super) use self::parse::{named_shape, named_size, seconds};
 pub(super) use self::select::{check_dims, complete, stored};
-use super::{load_model, warn_of_newer_opsets};
+use super::warn_of_newer_opsets;
 use crate::failure::{Failure, Verdict};
+use crate::files::WrittenFile;
 use crate::output::{Output, bytes, number, table};
-use crate::progress::Bar;
 
 /// Run a model; inputs and outputs are .npz archives of numpy.
 ///
@@ -86,7 +85,7 @@ struct Report {
     milliseconds: f64,
     runs: usize,
     outputs: Vec<Shown>,
-    files: Vec<String>,
+    files: Vec<WrittenFile>,
 }
 
 /// An output in a few numbers; those that are not finite are counted and otherwise left out.
@@ -103,13 +102,13 @@ struct Shown {
 }
 
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
-    let named = |error: &dyn std::fmt::Display| Failure(format!("{}: {error}", args.model.display()));
-    let model = load_model(&args.model, output)?;
+    let named = |error: &dyn std::fmt::Display| Failure::at(&args.model, error);
+    let model = output.files.load(&args.model)?;
     warn_of_newer_opsets(&args.model, &model);
     let deadline = args.timeout.and_then(|time| Instant::now().checked_add(time));
     let wanted = select::wanted(args, &model)?;
-    let inputs = select::inputs(args, &model, deadline)?;
-    let bar = Bar::new(output.shows_progress());
+    let inputs = select::inputs(args, &model, deadline, output)?;
+    let bar = output.progress();
     let options = Options {
         memory: args.memory,
         deadline,
@@ -117,7 +116,7 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
         seed: args.seed,
         keep_constants: args.repeat > 1,
     };
-    let session = Session::new(&model, options).watched(&bar);
+    let session = Session::new(&model, options).watched(bar);
     let (mut times, mut values) = (Vec::new(), Vec::new());
     for _ in 0..args.repeat {
         let start = Instant::now();
@@ -131,13 +130,13 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     if let Some(path) = &args.save_inputs {
         let mut inputs: Vec<(String, Value)> = inputs.into_iter().collect();
         inputs.sort_by(|a, b| a.0.cmp(&b.0));
-        files.push(write_npz(path, &inputs)?);
+        files.extend(write_npz(path, &inputs, output)?);
     }
     if let Some(path) = &args.output {
-        files.push(write_npz(path, &results)?);
+        files.extend(write_npz(path, &results, output)?);
     }
     let report = Report {
-        schema: 1,
+        schema: 2,
         engine: if args.engine == Engine::Oracle { "oracle" } else { "native" },
         milliseconds: times.get(times.len() / 2).copied().unwrap_or(f64::NAN),
         runs: times.len(),
@@ -165,12 +164,15 @@ fn tensors<'a>(name: &str, value: &'a Value, found: &mut Vec<(String, &'a Array)
     }
 }
 
-pub(super) fn write_npz(path: &Path, values: &[(String, Value)]) -> Result<String, Failure> {
+pub(super) fn write_npz(
+    path: &Path,
+    values: &[(String, Value)],
+    output: &Output,
+) -> Result<Vec<WrittenFile>, Failure> {
     let mut found = Vec::new();
     values.iter().for_each(|(name, value)| tensors(name, value, &mut found));
     let arrays: Vec<(&str, &Array)> = found.iter().map(|(name, array)| (name.as_str(), *array)).collect();
-    write_file(path, |out| npz::write(out, &arrays).map_err(std::io::Error::other))?;
-    Ok(path.display().to_string())
+    output.files.write(path, |out| npz::write(out, &arrays).map_err(std::io::Error::other))
 }
 
 fn shown(name: &str, value: &Value) -> Shown {
@@ -222,8 +224,7 @@ fn show(report: &Report, out: &mut dyn Write) -> std::io::Result<()> {
     let median = if report.runs > 1 { format!(", median of {}", report.runs) } else { String::new() };
     writeln!(out, "{:.1} ms ({}{median})", report.milliseconds, report.engine)?;
     for file in &report.files {
-        let size = std::fs::metadata(file).map_or(0, |data| data.len());
-        writeln!(out, "wrote {file} ({})", bytes(size))?;
+        writeln!(out, "wrote {} ({})", file.path, bytes(file.bytes))?;
     }
     Ok(())
 }

@@ -2,12 +2,9 @@
 
 use std::path::PathBuf;
 
-use onnxforge::io::{SaveOptions, save_with};
-
-use super::{ExternalArg, Written, load_model};
+use super::{ExternalArg, Written};
 use crate::failure::{Failure, Verdict};
 use crate::output::Output;
-use crate::progress::Bar;
 
 /// Load a model and save it, with its weights where you want them; nothing else changes.
 #[derive(Debug, clap::Args)]
@@ -23,9 +20,8 @@ pub struct Args {
 }
 
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
-    let model = load_model(&args.model, output)?;
-    let options = SaveOptions { external: args.external.into() };
-    let saved = save_with(&model, &args.output, &options, &Bar::new(output.shows_progress()))?;
-    Written::from(&saved).show(output)?;
+    let model = output.files.load(&args.model)?;
+    let files = output.save(&model, &args.output, args.external)?;
+    Written::new(files).show(output)?;
     Ok(Verdict::Yes)
 }

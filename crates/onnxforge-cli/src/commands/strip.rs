@@ -3,12 +3,10 @@
 use std::path::PathBuf;
 
 use onnxforge::hierarchy::store::{self, Strip};
-use onnxforge::io::{SaveOptions, save_with};
 
-use super::{ExternalArg, Written, load_model};
+use super::{ExternalArg, Written};
 use crate::failure::{Failure, Verdict};
 use crate::output::{Output, grouped};
-use crate::progress::Bar;
 
 /// Remove what `tag` wrote into a model, or what exporters did.
 #[derive(Debug, clap::Args)]
@@ -30,16 +28,15 @@ pub struct Args {
 }
 
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
-    let mut model = load_model(&args.model, output)?;
+    let mut model = output.files.load(&args.model)?;
     let what = match (args.all, args.traces) {
         (true, _) => Strip::All,
         (_, true) => Strip::Traces,
         _ => Strip::Ours,
     };
     let gone = store::strip(&mut model, what);
-    let options = SaveOptions { external: args.external.into() };
-    let saved = save_with(&model, &args.output, &options, &Bar::new(output.shows_progress()))?;
-    let mut written = Written::from(&saved);
+    let files = output.save(&model, &args.output, args.external)?;
+    let mut written = Written::new(files);
     written.notes.push(format!("removed {} entries", grouped(gone as u64)));
     written.show(output)?;
     Ok(Verdict::Yes)

@@ -7,15 +7,14 @@ use onnxforge::hierarchy::recorded::Recorded;
 use onnxforge::hierarchy::sidecar::{Sidecar, path_for};
 use onnxforge::hierarchy::store::{self, Strip, WriteOptions};
 use onnxforge::hierarchy::{Hierarchy, Policy, Tags};
-use onnxforge::io::{SaveOptions, save_with, write_file};
 use onnxforge::ir::Model;
 use serde::Serialize;
 
+use super::ExternalArg;
 use super::hierarchy::{View, Viewed, read_table};
-use super::{ExternalArg, Written, WrittenFile};
 use crate::failure::{Failure, Verdict};
+use crate::files::WrittenFile;
 use crate::output::{Output, bytes};
-use crate::progress::Bar;
 
 /// Write into a model which PyTorch module every node comes from, and a sidecar with all of it beside the model.
 ///
@@ -57,10 +56,8 @@ struct Report {
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     let View { mut model, hierarchy, policy, tags } = args.viewed.load(output)?;
     if !hierarchy.is_known() {
-        return Err(Failure(format!(
-            "{}: nothing tells of modules: no exporter's metadata, no scopes in names; give the module table with --modules",
-            args.viewed.source.model.display()
-        )));
+        let text = "nothing tells of modules: no exporter's metadata, no scopes in names; give the module table with --modules";
+        return Err(Failure::at(&args.viewed.source.model, text));
     }
     let mut files = Vec::new();
     let mut stripped = 0;
@@ -69,13 +66,11 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
             stripped = store::strip(&mut model, Strip::Traces);
         }
         store::write(&mut model, &hierarchy, &policy, WriteOptions { consumers: args.consumers });
-        let options = SaveOptions { external: args.external.into() };
-        let saved = save_with(&model, path, &options, &Bar::new(output.shows_progress()))?;
-        files.extend(Written::from(&saved).files);
+        files = output.save(&model, path, args.external)?;
     }
     let target = args.output.as_ref().unwrap_or(&args.viewed.source.model);
     if !args.no_sidecar {
-        files.extend(write_sidecar(target, &model, &hierarchy, &policy)?);
+        files.extend(write_sidecar(target, &model, &hierarchy, &policy, output)?);
     }
     let unreadable = hierarchy.unreadable().iter();
     let report = Report {
@@ -118,15 +113,16 @@ pub fn write_sidecar(
     model: &Model,
     hierarchy: &Hierarchy,
     policy: &Policy,
+    output: &Output,
 ) -> Result<Vec<WrittenFile>, Failure> {
     let beside = path_for(path);
     let tags = Tags::new(hierarchy.table(), policy);
     let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let sidecar = Sidecar { model, file, hierarchy, tags: &tags, policy };
     let ours = |recorded: &Recorded| recorded.fingerprint.is_some();
-    if beside.is_file() && read_table(&beside).is_ok_and(|recorded| !ours(&recorded)) {
+    if beside.is_file() && read_table(&beside, output).is_ok_and(|recorded| !ours(&recorded)) {
         let text = "this is a module table that somebody made, no sidecar; move it, or say --no-sidecar";
-        return Err(Failure(format!("{}: {text}", beside.display())));
+        return Err(Failure::at(&beside, text));
     }
-    Ok(Written::from(&write_file(&beside, &serde_json::to_vec(&sidecar)?)?).files)
+    output.files.write(&beside, |out| Ok(serde_json::to_writer(out, &sidecar)?))
 }

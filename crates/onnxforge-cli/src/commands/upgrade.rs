@@ -4,15 +4,14 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use comfy_table::Cell;
-use onnxforge::io::{SaveOptions, save_with};
 use onnxforge::ir::Model;
 use onnxforge::upgrade::{self, CURED, NEWEST, NEWEST_OF_RUNTIMES, OLDEST};
 use serde::Serialize;
 
-use super::{ExternalArg, Written, WrittenFile, load_model, refuse_invalid};
+use super::{ExternalArg, refuse_invalid};
 use crate::failure::{Failure, Verdict};
+use crate::files::WrittenFile;
 use crate::output::{Output, bytes, grouped, number, table};
-use crate::progress::Bar;
 
 /// Convert a model to a newer version of the standard operators without changing what it computes.
 #[derive(Debug, clap::Args)]
@@ -67,11 +66,10 @@ struct Report {
 
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     refuse_invalid(&args.model, output, CURED)?;
-    let mut model = load_model(&args.model, output)?;
+    let mut model = output.files.load(&args.model)?;
     let converted = convert(&mut model, &args.model, args.opset)?;
-    let options = SaveOptions { external: args.external.into() };
-    let saved = save_with(&model, &args.output, &options, &Bar::new(output.shows_progress()))?;
-    let report = Report { schema: 1, converted, files: Written::from(&saved).files };
+    let files = output.save(&model, &args.output, args.external)?;
+    let report = Report { schema: 1, converted, files };
     output.result(&report, |out| {
         show(&report.converted, out)?;
         let mut files = report.files.iter();
@@ -82,7 +80,7 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
 
 /// Converts a model that was read from `path`.
 pub fn convert(model: &mut Model, path: &Path, to: i64) -> Result<upgrade::Report, Failure> {
-    upgrade::upgrade(model, to).map_err(|error| Failure(format!("{}: {error}", path.display())))
+    upgrade::upgrade(model, to).map_err(|error| Failure::at(path, error))
 }
 
 /// Tells what was converted.

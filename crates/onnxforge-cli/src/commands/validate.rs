@@ -32,7 +32,7 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     let mut found = problems(&model, &hierarchy, &tags);
     let beside = path_for(&args.source.model);
     if beside.is_file() {
-        match read_table(&beside) {
+        match read_table(&beside, output) {
             Ok(recorded) => {
                 let known = recorded.fingerprint.as_deref();
                 let same =
@@ -42,7 +42,7 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
                     false => found.push(format!("{}: belongs to another graph", beside.display())),
                 }
             }
-            Err(failure) => found.push(failure.0),
+            Err(failure) => found.push(failure.message),
         }
     }
     let report = Report { schema: 1, valid: found.is_empty(), problems: found };

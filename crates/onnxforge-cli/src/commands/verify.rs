@@ -15,11 +15,10 @@ use onnxforge::verify::engine::Engine;
 use onnxforge::verify::{self, Options, OutputReport, Verdict as Said, VerifyError};
 use serde::Serialize;
 
+use super::MOST_INPUTS;
 use super::run::{check_dims, named_size, stored};
-use super::{MOST_INPUTS, load_model};
 use crate::failure::{Failure, Verdict};
 use crate::output::{Output, number, table};
-use crate::progress::Bar;
 
 /// Tell whether two models compute the same, and whether a difference is rounding or error.
 ///
@@ -138,23 +137,23 @@ impl Sweep {
 }
 
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
-    let (first, second) = (load_model(&args.first, output)?, load_model(&args.second, output)?);
+    let (first, second) = (output.files.load(&args.first)?, output.files.load(&args.second)?);
     check_dims(&args.set_dim, &first)?;
     let engine = args.engine.engine();
     let mut options = Options {
         engine,
         samples: args.sweep.unwrap_or(args.samples),
         seed: args.seed,
-        given: given(args.inputs.as_deref(), &first)?,
+        given: given(args.inputs.as_deref(), &first, output)?,
         dims: args.set_dim.iter().cloned().collect(),
         tolerance: args.tolerance,
         size: None,
         rounding: 0.0,
     };
-    let bar = Bar::new(output.shows_progress());
+    let bar = output.progress();
     let compare = |options: &Options| match args.blocks {
-        true => verify_blocks(&first, &second, &Pairs::by_name(&first, &second)?, options, &bar),
-        false => verify::verify(&first, &second, options, &bar),
+        true => verify_blocks(&first, &second, &Pairs::by_name(&first, &second)?, options, bar),
+        false => verify::verify(&first, &second, options, bar),
     };
     let mut found = compare(&options);
     // What ONNX Runtime never could run, this library may. A second model that it cannot run although it can the first is no fallback's business.
@@ -177,10 +176,14 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
 }
 
 /// The inputs that the archive holds.
-pub fn given(archive: Option<&Path>, model: &Model) -> Result<HashMap<String, Value>, Failure> {
+pub fn given(
+    archive: Option<&Path>,
+    model: &Model,
+    output: &Output,
+) -> Result<HashMap<String, Value>, Failure> {
     let Some(path) = archive else { return Ok(HashMap::new()) };
-    let found = stored(path, model, MOST_INPUTS)?;
-    check_given(model, &found).map_err(|error| Failure(format!("{}: {error}", path.display())))?;
+    let found = stored(path, model, MOST_INPUTS, output)?;
+    check_given(model, &found).map_err(|error| Failure::at(path, error))?;
     Ok(found)
 }
 

@@ -104,7 +104,11 @@ pub fn load(path: &Path, options: &LoadOptions) -> Result<Model, LoadError> {
 }
 
 /// Loads a model from its bytes; external data is looked up in `folder`.
-pub fn load_bytes(bytes: Vec<u8>, folder: Option<&Path>, options: &LoadOptions) -> Result<Model, LoadError> {
+pub fn load_bytes(
+    bytes: impl Into<Blob>,
+    folder: Option<&Path>,
+    options: &LoadOptions,
+) -> Result<Model, LoadError> {
     let path = || folder.map_or_else(|| PathBuf::from("<bytes>"), Path::to_owned);
     let message = decode_model(&bytes.into()).map_err(|why| LoadError::NotAModel { path: path(), why })?;
     from_message(message, &mut ExternalFiles::new(folder.map(Path::to_owned), options.links))

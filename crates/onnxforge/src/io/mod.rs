@@ -13,5 +13,4 @@ pub mod tensor;
 
 pub use external::LinkPolicy;
 pub use load::{LoadError, LoadOptions, load, load_bytes};
-pub use save::{External, SaveError, SaveOptions, Saved, save, save_with, to_bytes};
-pub use staged::write_file;
+pub use save::{External, SaveError, SaveOptions, Saved, save, save_with, to_bytes, write_file};

@@ -69,6 +69,15 @@ pub enum SaveError {
     },
 }
 
+impl SaveError {
+    /// The file that could not be saved.
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::Write { path, .. } | Self::Tensor { path, .. } | Self::TooLarge { path, .. } => path,
+        }
+    }
+}
+
 /// What saving wrote.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Saved {

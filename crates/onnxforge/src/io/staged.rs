@@ -12,8 +12,9 @@ use super::ahead::Ahead;
 use super::load::folder_of;
 use super::save::{SaveError, Saved};
 use crate::blob::{Blob, Payload, Stream};
+use crate::cancel::checkpoint;
 use crate::mmap::MappedFile;
-use crate::progress::{Progress, Silent};
+use crate::progress::Progress;
 
 /// Bytes copied by the kernel between two reports of progress.
 const PROGRESS_STEP: usize = 32 << 20;
@@ -32,13 +33,6 @@ const PAGE: u64 = 4096;
 
 /// Bytes written between two early trips to the disk.
 const EARLY_SYNC: u64 = 32 << 20;
-
-/// Writes a file that is no model: as a whole or not at all.
-pub fn write_file(target: &Path, bytes: &[u8]) -> Result<Saved, SaveError> {
-    let durable = target.exists();
-    let staged = Staged::write(target, bytes.len() as u64, durable, &Silent, |out| out.write_all(bytes))?;
-    Staged::persist_all(vec![staged])
-}
 
 /// A complete file that has not taken its place.
 pub(super) struct Staged {
@@ -136,6 +130,7 @@ pub(super) struct Output<'a> {
 
 impl Output<'_> {
     fn advance(&mut self, bytes: u64) {
+        checkpoint();
         self.progress.advance(bytes);
         self.total += bytes;
         self.unsynced += bytes;

@@ -8,6 +8,7 @@ use super::array::{Array, Elem};
 use super::call::Call;
 use super::error::{OpError, invalid, unsupported};
 use super::value::Value;
+use crate::cancel::checkpoint;
 use crate::ir::tensor::element_count;
 use crate::ir::{DType, ScopeId};
 
@@ -41,8 +42,9 @@ impl Memory {
     }
 }
 
-/// Fails when the deadline has passed.
+/// Fails when the deadline has passed; also a checkpoint of work that may be cancelled.
 pub fn check_deadline(deadline: Option<Instant>) -> Result<(), OpError> {
+    checkpoint();
     match deadline {
         Some(deadline) if Instant::now() > deadline => Err(OpError::TimeOut),
         _ => Ok(()),

@@ -8,6 +8,7 @@ use super::cx::Cx;
 use super::rule::Rule;
 use super::skip::{Reason, Skip};
 use super::witness::Witness;
+use crate::cancel::checkpoint;
 use crate::infer::Inference;
 use crate::ir::edit::{Operand, Rewrite};
 use crate::ir::value::{Def, Use};
@@ -144,6 +145,7 @@ impl<'m> Workbench<'m> {
         let mut queue: VecDeque<NodeId> = start.into();
         while let Some(id) = queue.pop_front() {
             queued.remove(&id);
+            checkpoint();
             for rule in rules {
                 if self.is_spent() || !self.model.node(id).is_live() {
                     break;

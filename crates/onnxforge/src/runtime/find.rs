@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 
 use serde::Serialize;
 
@@ -31,6 +32,14 @@ pub struct Candidate {
     pub source: Source,
 }
 
+static PREFERRED: OnceLock<PathBuf> = OnceLock::new();
+
+/// Names the folder of the Python package `onnxruntime` that comes before those of other interpreters. The first call counts, and only one
+/// before ONNX Runtime is looked for.
+pub fn prefer(package: PathBuf) {
+    drop(PREFERRED.set(package));
+}
+
 /// What may be ONNX Runtime, the best first. Where the variable is set, nothing else is.
 pub fn candidates() -> impl Iterator<Item = Candidate> {
     let of = |source: Source| move |library: PathBuf| Candidate { library, source };
@@ -38,7 +47,9 @@ pub fn candidates() -> impl Iterator<Item = Candidate> {
     let is_free = named.is_none();
     let others = std::iter::once_with(move || {
         let mut seen = HashSet::new();
-        let python = interpreters().into_iter().filter_map(|python| in_package(&python));
+        let preferred = PREFERRED.get().and_then(|package| library_in(&package.join("capi")));
+        let found = interpreters().into_iter().filter_map(|python| in_package(&python));
+        let python = preferred.into_iter().chain(found);
         let python = python.filter(move |library| seen.insert(library.clone()));
         let system = system_names().iter().map(PathBuf::from);
         python.map(of(Source::Python)).chain(system.map(of(Source::System)))

@@ -23,6 +23,7 @@ use self::blocks::Pairs;
 use self::compare::{Difference, Mismatch, compare};
 use self::engine::{Engine, EngineError, Ready};
 use self::judge::{FEW, Judged, said};
+use crate::cancel::checkpoint;
 use crate::eval::sample::{self, SampleError};
 use crate::infer::Inference;
 use crate::ir::types::DeclaredDim;
@@ -363,6 +364,7 @@ fn compare_models(
             }
         }
         by_sample.push(largest);
+        checkpoint();
         progress.advance(1);
     }
     let verdict = outputs.iter().map(|output| output.verdict).max().unwrap_or(Verdict::Identical);

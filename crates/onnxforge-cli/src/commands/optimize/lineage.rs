@@ -10,12 +10,12 @@ use onnxforge::hierarchy::{Hierarchy, Policy, Tags};
 use onnxforge::ir::Model;
 use onnxforge::passes::pipeline::Outcome;
 
-use crate::commands::WrittenFile;
 use crate::commands::hierarchy::sidecar;
-use crate::commands::report::write_page;
+use crate::commands::report::page_of;
 use crate::commands::tag::write_sidecar;
 use crate::failure::Failure;
-use crate::output::{number, table};
+use crate::files::WrittenFile;
+use crate::output::{Output, number, table};
 
 /// Levels of modules that are listed.
 const SHOWN_DEPTH: usize = 2;
@@ -44,8 +44,8 @@ pub struct Carried {
 
 impl Lineage {
     /// What is known of a model that was loaded from `path`.
-    pub fn of(path: &Path, model: &Model) -> Self {
-        let recorded = sidecar(path, model);
+    pub fn of(path: &Path, model: &Model, output: &Output) -> Self {
+        let recorded = sidecar(path, model, output);
         let beside = recorded.is_some();
         Self { hierarchy: Hierarchy::of(model, recorded.as_ref()), tagged: store::is_tagged(model), beside }
     }
@@ -56,7 +56,7 @@ impl Lineage {
         let after = before.carried(model);
         if let Err(node) = conserved(model, &before, &after) {
             let label = model.node_label(node);
-            return Err(Failure(format!(
+            return Err(Failure::new(format!(
                 "{label} is attributed to a module that it does not come from; please report this"
             )));
         }
@@ -76,8 +76,16 @@ impl Lineage {
 
 impl Carried {
     /// Writes a sidecar for the result, if the model had one.
-    pub fn write_sidecar(&self, path: &Path, model: &Model) -> Result<Vec<WrittenFile>, Failure> {
-        if self.beside { write_sidecar(path, model, &self.hierarchy, &self.policy) } else { Ok(Vec::new()) }
+    pub fn write_sidecar(
+        &self,
+        path: &Path,
+        model: &Model,
+        output: &Output,
+    ) -> Result<Vec<WrittenFile>, Failure> {
+        match self.beside {
+            true => write_sidecar(path, model, &self.hierarchy, &self.policy, output),
+            false => Ok(Vec::new()),
+        }
     }
 
     /// Writes the page of the result.
@@ -87,6 +95,7 @@ impl Carried {
         path: &Path,
         model: &Model,
         outcome: &Outcome,
+        output: &Output,
     ) -> Result<Vec<WrittenFile>, Failure> {
         let fired = outcome.passes.iter().filter(|pass| pass.edits > 0);
         let passes = fired.map(|pass| PassEffect {
@@ -100,7 +109,8 @@ impl Carried {
             passes: passes.collect(),
             modules: self.before.clone(),
         };
-        write_page(page, path, model, &self.hierarchy, &self.policy, &[], Some(optimization))
+        let text = page_of(path, model, &self.hierarchy, &self.policy, &[], Some(optimization));
+        output.files.write(page, |out| out.write_all(text.as_bytes()))
     }
 }
 

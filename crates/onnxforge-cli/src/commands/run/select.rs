@@ -1,7 +1,7 @@
 //! What goes into a run, and what is wanted from it.
 
 use std::collections::{HashMap, HashSet};
-use std::fs::File;
+use std::io::Cursor;
 use std::path::Path;
 use std::time::Instant;
 
@@ -16,6 +16,7 @@ use onnxforge::verify::named_dims;
 
 use super::Args;
 use crate::failure::Failure;
+use crate::output::Output;
 
 /// Most names that an error lists.
 const MOST_NAMES: usize = 12;
@@ -25,10 +26,11 @@ pub fn inputs(
     args: &Args,
     model: &Model,
     deadline: Option<Instant>,
+    output: &Output,
 ) -> Result<HashMap<String, Value>, Failure> {
     check_names(args, model)?;
     let mut inputs = match &args.inputs {
-        Some(path) => stored(path, model, args.memory)?,
+        Some(path) => stored(path, model, args.memory, output)?,
         None => HashMap::new(),
     };
     let taken: u64 = inputs.values().map(Value::byte_len).sum();
@@ -62,18 +64,22 @@ pub fn complete(
             SampleError::Input { .. } => "; give it with --inputs",
             SampleError::Shape(_) | SampleError::Budget { .. } => "",
         };
-        Failure(format!("{}: {error}{cure}", path.display()))
+        Failure::at(path, format_args!("{error}{cure}"))
     })?;
     inputs.extend(made_up);
     Ok(())
 }
 
 /// The values of an archive, in the element types of the inputs of the same names.
-pub fn stored(path: &Path, model: &Model, memory: u64) -> Result<HashMap<String, Value>, Failure> {
-    let named = |error: &dyn std::fmt::Display| Failure(format!("{}: {error}", path.display()));
-    let file = File::open(path).map_err(|error| named(&error))?;
+pub fn stored(
+    path: &Path,
+    model: &Model,
+    memory: u64,
+    output: &Output,
+) -> Result<HashMap<String, Value>, Failure> {
+    let archive = Cursor::new(output.files.read(path)?);
     let mut inputs = HashMap::new();
-    for (name, array) in npz::read(file, memory).map_err(|error| named(&error))? {
+    for (name, array) in npz::read(archive, memory).map_err(|error| Failure::at(path, error))? {
         let mut ports = model.scope(model.main()).inputs().iter();
         let declared = ports.find(|port| **model.value(port.value).name() == *name);
         let fitted = match declared.map(Port::declared) {
@@ -90,7 +96,7 @@ fn check_names(args: &Args, model: &Model) -> Result<(), Failure> {
     let ports = model.scope(model.main()).inputs();
     let names: Vec<&str> = ports.iter().map(|port| &**model.value(port.value).name()).collect();
     if let Some((name, _)) = args.set_shape.iter().find(|(name, _)| !names.contains(&name.as_str())) {
-        return Err(Failure(format!(
+        return Err(Failure::new(format!(
             "--set-shape: the model has no input {name:?}; it has {}",
             list(&names)
         )));
@@ -103,11 +109,14 @@ pub fn check_dims(wanted: &[(String, usize)], model: &Model) -> Result<(), Failu
     let dims = named_dims(model);
     match wanted.iter().find(|(name, _)| !dims.contains(name)) {
         Some((name, _)) if dims.is_empty() => {
-            Err(Failure(format!("--set-dim: no input has a dimension {name:?}, or any named dimension")))
+            Err(Failure::new(format!("--set-dim: no input has a dimension {name:?}, or any named dimension")))
         }
         Some((name, _)) => {
             let dims: Vec<&str> = dims.iter().map(String::as_str).collect();
-            Err(Failure(format!("--set-dim: no input has a dimension {name:?}; there are {}", list(&dims))))
+            Err(Failure::new(format!(
+                "--set-dim: no input has a dimension {name:?}; there are {}",
+                list(&dims)
+            )))
         }
         None => Ok(()),
     }
@@ -153,7 +162,7 @@ fn named(args: &Args, model: &Model) -> Result<Vec<ValueId>, Failure> {
                     format!("the outputs are {}", list(&outputs))
                 }
             };
-            Failure(format!("{}: no value of the graph is named {name:?}; {hint}", args.model.display()))
+            Failure::at(&args.model, format_args!("no value of the graph is named {name:?}; {hint}"))
         };
         named.get(name.as_str()).copied().ok_or_else(absent)
     };

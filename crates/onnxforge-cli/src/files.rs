@@ -1,0 +1,166 @@
+//! What commands read and write: files, and memory of whoever calls a command from within a program.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use onnxforge::blob::Blob;
+use onnxforge::io::external::ExternalFiles;
+use onnxforge::io::load::{decode_model, folder_of, read_message};
+use onnxforge::io::save::{save_message, write_file};
+use onnxforge::io::{
+    External, LinkPolicy, LoadError, LoadOptions, SaveOptions, load, load_bytes, save_with, to_bytes,
+};
+use onnxforge::ir::Model;
+use onnxforge::mmap::MappedFile;
+use onnxforge::progress::Progress;
+use onnxforge::proto::schema::ModelProto;
+use onnxforge::proto::wire::encode;
+use serde::Serialize;
+
+use crate::failure::{Failure, Kind};
+
+/// How paths into memory begin.
+pub const MEMORY: &str = "memory:";
+
+/// Bytes under names that begin with [`MEMORY`]. Others are files.
+#[derive(Debug, Default)]
+pub struct Memory {
+    /// What commands may read.
+    given: HashMap<PathBuf, Blob>,
+    /// What they wrote.
+    made: Mutex<BTreeMap<PathBuf, Vec<u8>>>,
+}
+
+impl Memory {
+    /// What commands may read.
+    pub fn of(given: HashMap<PathBuf, Blob>) -> Self {
+        Self { given, made: Mutex::default() }
+    }
+
+    /// What commands wrote.
+    pub fn take(&self) -> BTreeMap<PathBuf, Vec<u8>> {
+        self.made.lock().map(|mut made| std::mem::take(&mut *made)).unwrap_or_default()
+    }
+
+    fn put(&self, path: &Path, bytes: Vec<u8>) -> Vec<WrittenFile> {
+        let size = bytes.len() as u64;
+        if let Ok(mut made) = self.made.lock() {
+            made.insert(path.to_owned(), bytes);
+        }
+        vec![WrittenFile::new(path, size)]
+    }
+}
+
+/// The way to files.
+#[derive(Debug, Default)]
+pub struct Files {
+    /// What links external data may lie behind.
+    pub links: LinkPolicy,
+    /// For commands that are called from within a program.
+    pub memory: Option<Memory>,
+}
+
+/// A file that a command wrote.
+#[derive(Clone, Debug, Serialize)]
+pub struct WrittenFile {
+    pub path: String,
+    pub bytes: u64,
+}
+
+impl WrittenFile {
+    fn new(path: &Path, bytes: u64) -> Self {
+        Self { path: path.display().to_string(), bytes }
+    }
+}
+
+impl Files {
+    /// The memory that a path leads to.
+    fn memory(&self, path: &Path) -> Option<&Memory> {
+        self.memory.as_ref().filter(|_| path.to_str().is_some_and(|path| path.starts_with(MEMORY)))
+    }
+
+    /// The bytes that a path into memory leads to.
+    fn given(&self, path: &Path) -> Option<Result<&Blob, Failure>> {
+        let absent = || Failure::at(path, "there is nothing of this name").of_kind(Kind::Load);
+        self.memory(path).map(|memory| memory.given.get(path).ok_or_else(absent))
+    }
+
+    /// The bytes of a file that is no model.
+    pub fn read(&self, path: &Path) -> Result<Blob, Failure> {
+        match self.given(path) {
+            Some(given) => given.cloned(),
+            None => match MappedFile::open(path) {
+                Ok(file) => Ok(Blob::mapped(Arc::new(file))),
+                Err(error) => {
+                    Err(Failure::at(path, format_args!("cannot be read: {error}")).of_kind(Kind::Load))
+                }
+            },
+        }
+    }
+
+    /// The model in a file.
+    pub fn load(&self, path: &Path) -> Result<Model, Failure> {
+        let options = LoadOptions { links: self.links };
+        match self.given(path) {
+            Some(given) => Ok(load_bytes(given?.clone(), None, &options)?),
+            None => Ok(load(path, &options)?),
+        }
+    }
+
+    /// The message in a file, and the files that it may refer to.
+    pub fn message(&self, path: &Path) -> Result<(ModelProto, ExternalFiles), Failure> {
+        let Some(given) = self.given(path) else {
+            return Ok((read_message(path)?, ExternalFiles::new(Some(folder_of(path)), self.links)));
+        };
+        let message =
+            decode_model(given?).map_err(|why| LoadError::NotAModel { path: path.to_owned(), why })?;
+        Ok((message, ExternalFiles::new(None, self.links)))
+    }
+
+    /// Saves a model. Memory takes it with all its weights.
+    pub fn save(
+        &self,
+        model: &Model,
+        path: &Path,
+        external: impl Into<External>,
+        progress: &dyn Progress,
+    ) -> Result<Vec<WrittenFile>, Failure> {
+        if let Some(memory) = self.memory(path) {
+            let bytes = to_bytes(model).map_err(|error| {
+                Failure::new(format_args!("{error}; give the path of a file for the result"))
+                    .of_kind(Kind::Save)
+            })?;
+            return Ok(memory.put(path, bytes));
+        }
+        let saved = save_with(model, path, &SaveOptions { external: external.into() }, progress)?;
+        Ok(saved.files.iter().map(|(path, size)| WrittenFile::new(path, *size)).collect())
+    }
+
+    /// Saves a message as it is.
+    pub fn save_message(&self, message: &ModelProto, path: &Path) -> Result<Vec<WrittenFile>, Failure> {
+        if let Some(memory) = self.memory(path) {
+            let mut bytes = Vec::new();
+            encode(message).write_to(&mut bytes)?;
+            return Ok(memory.put(path, bytes));
+        }
+        let saved = save_message(message, path)?;
+        Ok(saved.files.iter().map(|(path, size)| WrittenFile::new(path, *size)).collect())
+    }
+
+    /// Writes a file that is no model: as a whole or not at all.
+    pub fn write(
+        &self,
+        path: &Path,
+        write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> Result<Vec<WrittenFile>, Failure> {
+        if let Some(memory) = self.memory(path) {
+            let mut bytes = Vec::new();
+            write(&mut bytes)?;
+            return Ok(memory.put(path, bytes));
+        }
+        let saved = write_file(path, write)?;
+        Ok(saved.files.iter().map(|(path, size)| WrittenFile::new(path, *size)).collect())
+    }
+}
