@@ -80,9 +80,10 @@ pub fn call(call: Call) -> Result<Answer, Ended> {
     let Call { words, given, program, events, token } = call;
     let words = std::iter::once(OsString::from("onnxforge")).chain(words);
     let cli = Cli::try_parse_from(words).map_err(|error| {
+        // What is wrong and what there is to choose from; not how the command line is used.
         let text = error.render().to_string();
-        let line = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
-        Ended::Failed(Failure::new(line).of_kind(Kind::Usage))
+        let lines: Vec<&str> = text.lines().take_while(|line| !line.is_empty()).map(str::trim).collect();
+        Ended::Failed(Failure::new(lines.join(" ").trim_start_matches("error: ")).of_kind(Kind::Usage))
     })?;
     let said = Said(Mutex::new(events.clone()));
     let subscriber = tracing_subscriber::fmt()

@@ -1,0 +1,77 @@
+"""Makes ONNX models smaller, faster and understandable, and proves that nothing changed.
+
+>>> import onnxforge
+>>> result = onnxforge.optimize("model.onnx", "small.onnx")   # doctest: +SKIP
+
+Every function takes a path, bytes, an ``onnx.ModelProto`` or an ``onnx_ir.Model``, and answers with the same kind. The functions are the
+commands of the command line, in process: what they report is what ``--json`` writes. They release the interpreter's lock, end on Ctrl-C, and
+tell ``progress=`` how far they are. Warnings go to the logger ``onnxforge``.
+"""
+
+from __future__ import annotations
+
+from . import errors, results, torch
+from ._api import (
+    attribute,
+    bench,
+    check,
+    compare,
+    coverage,
+    extract,
+    inspect,
+    optimize,
+    restore,
+    run,
+    save,
+    strip,
+    tag,
+    upgrade,
+    verify,
+)
+from ._call import Progress
+from ._native import __version__
+from .compat import simplify, slim
+from .errors import (
+    Error,
+    InvalidModelError,
+    LoadError,
+    RequestError,
+    RuntimeEngineError,
+    SaveError,
+    UsageError,
+)
+from .hierarchy import Hierarchy, Module
+
+__all__ = [
+    "Error",
+    "Hierarchy",
+    "InvalidModelError",
+    "LoadError",
+    "Module",
+    "Progress",
+    "RequestError",
+    "RuntimeEngineError",
+    "SaveError",
+    "UsageError",
+    "__version__",
+    "attribute",
+    "bench",
+    "check",
+    "compare",
+    "coverage",
+    "errors",
+    "extract",
+    "inspect",
+    "optimize",
+    "restore",
+    "results",
+    "run",
+    "save",
+    "simplify",
+    "slim",
+    "strip",
+    "tag",
+    "torch",
+    "upgrade",
+    "verify",
+]

@@ -1,0 +1,550 @@
+"""The functions of the package. Each is a command of the same name, with models and arrays instead of files where that is handy."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Optional, Union
+
+from ._call import Answer, ProgressCallback, call
+from ._models import Desk, Inputs, Model, Modules, PathLike, is_path, of_same_kind, result_path, to_bytes
+from .errors import UsageError
+from .results import (
+    AttributeResult,
+    BenchResult,
+    CheckResult,
+    CompareResult,
+    CoverageResult,
+    ExtractResult,
+    InspectResult,
+    ModelResult,
+    OptimizeResult,
+    TagResult,
+    UpgradeResult,
+    VerifyResult,
+)
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Arrays = dict[str, npt.NDArray[np.generic]]
+
+External = Literal["auto", "keep", "inline", "split"]
+Engine = Literal["auto", "native", "ort", "ort-all", "oracle"]
+Target = Literal["portable", "ort", "tflite", "coreml"]
+Shape = Sequence[int]
+
+
+def optimize(
+    model: Model,
+    output: Optional[PathLike] = None,
+    *,
+    target: Target = "portable",
+    opset: Union[int, Literal["keep", "latest"]] = "keep",
+    passes: Optional[Sequence[str]] = None,
+    skip: Optional[Sequence[str]] = None,
+    set_dim: Optional[Mapping[str, int]] = None,
+    set_shape: Optional[Mapping[str, Shape]] = None,
+    outputs: Optional[Sequence[str]] = None,
+    verify: Literal["off", "final", "each"] = "final",
+    samples: int = 2,
+    engine: Engine = "auto",
+    inputs: Optional[Inputs] = None,
+    seed: int = 0,
+    external: External = "keep",
+    stop_after: Optional[int] = None,
+    allow_revert: bool = False,
+    trace: Optional[PathLike] = None,
+    report: Optional[PathLike] = None,
+    follow_links: bool = False,
+    progress: Optional[ProgressCallback] = None,
+) -> OptimizeResult:
+    """Make a model smaller without changing what it computes.
+
+    Every edit is checked where it happens, and the result is compared with the original; what is found wrong is left out.
+
+    :param model: a path, bytes, an ``onnx.ModelProto`` or an ``onnx_ir.Model``.
+    :param output: where to write the result; the model's own path replaces it. Without it the result stays in memory: ``result.model`` is
+        of the kind that was handed over, and bytes for a path.
+    :param target: what the model is made for.
+    :param opset: the version of the standard operators from now on; only upwards.
+    :param passes: run only these passes; ``onnxforge passes`` lists them.
+    :param skip: leave these passes out.
+    :param set_dim: sizes of named dimensions of the inputs, from now on.
+    :param set_shape: shapes of inputs, from now on.
+    :param outputs: make these values the outputs, and cut off what they do not need.
+    :param verify: compare in the end, after each pass, or check nothing.
+    :param samples: how many inputs the comparison tries.
+    :param engine: what computes for the comparison.
+    :param inputs: inputs for the comparison by name, as arrays or as the path of an ``.npz`` archive; others are made up.
+    :param seed: other seeds make up other inputs.
+    :param external: where weights go.
+    :param stop_after: stop after so many edits.
+    :param allow_revert: ``ok`` stays true when something wrong was found and left out.
+    :param trace: write every edit to this file, one JSON object per line.
+    :param report: write a page (HTML) that shows the modules of the result.
+    :param follow_links: accept external data behind links that leave the model's folder.
+    :param progress: called with how far the work is; an exception in it ends the work.
+    """
+    desk = Desk()
+    answer = call(
+        "optimize",
+        desk.model(model),
+        output=result_path(output),
+        target=None if passes else target,
+        opset=opset,
+        passes=passes,
+        skip=skip,
+        set_dim=set_dim,
+        set_shape=set_shape,
+        outputs=outputs,
+        verify=verify,
+        samples=samples,
+        engine=engine,
+        inputs=desk.arrays(inputs),
+        seed=seed,
+        external=external,
+        stop_after=stop_after,
+        allow_revert=allow_revert,
+        trace=trace,
+        report=report,
+        follow_links=follow_links,
+        given=desk.given,
+        progress=progress,
+    )
+    return OptimizeResult(answer, _made(answer, model, output))
+
+
+def upgrade(
+    model: Model,
+    output: Optional[PathLike] = None,
+    *,
+    opset: Union[int, Literal["latest"]] = "latest",
+    external: External = "keep",
+    follow_links: bool = False,
+    progress: Optional[ProgressCallback] = None,
+) -> UpgradeResult:
+    """Convert a model to a newer version of the standard operators without changing what it computes."""
+    desk = Desk()
+    answer = call(
+        "upgrade",
+        desk.model(model),
+        output=result_path(output),
+        opset=opset,
+        external=external,
+        follow_links=follow_links,
+        given=desk.given,
+        progress=progress,
+    )
+    return UpgradeResult(answer, _made(answer, model, output))
+
+
+def verify(
+    first: Model,
+    second: Model,
+    *,
+    samples: Optional[int] = None,
+    sweep: Optional[int] = None,
+    tolerance: Optional[float] = None,
+    engine: Engine = "auto",
+    inputs: Optional[Inputs] = None,
+    set_dim: Optional[Mapping[str, int]] = None,
+    seed: int = 0,
+    blocks: bool = False,
+    follow_links: bool = False,
+    progress: Optional[ProgressCallback] = None,
+) -> VerifyResult:
+    """Tell whether two models compute the same, and whether a difference is rounding or error.
+
+    :param samples: how many inputs are tried.
+    :param sweep: try so many, and recommend a tolerance.
+    :param tolerance: relative differences up to this are good, instead of those that rounding explains.
+    :param engine: what computes.
+    :param inputs: inputs by name, as arrays or as the path of an ``.npz`` archive; others are made up.
+    :param set_dim: sizes of named dimensions.
+    :param blocks: compare block by block, in little memory.
+    """
+    desk = Desk()
+    words = desk.model(first, "first.onnx"), desk.model(second, "second.onnx")
+    answer = call(
+        "verify",
+        *words,
+        samples=samples,
+        sweep=sweep,
+        tolerance=tolerance,
+        engine=engine,
+        inputs=desk.arrays(inputs),
+        set_dim=set_dim,
+        seed=seed,
+        blocks=blocks,
+        follow_links=follow_links,
+        given=desk.given,
+        progress=progress,
+    )
+    return VerifyResult(answer)
+
+
+def compare(
+    first: Model, second: Model, *, exact: bool = False, follow_links: bool = False
+) -> CompareResult:
+    """Tell whether two models have the same topology, and where they first differ.
+
+    :param exact: names count, too: only metadata may differ.
+    """
+    desk = Desk()
+    words = desk.model(first, "first.onnx"), desk.model(second, "second.onnx")
+    return CompareResult(call("compare", *words, exact=exact, follow_links=follow_links, given=desk.given))
+
+
+def check(model: Model, *, strict: bool = False, follow_links: bool = False) -> CheckResult:
+    """Check that a model is valid, and list every problem with its place.
+
+    :param strict: count warnings as errors.
+    """
+    desk = Desk()
+    return CheckResult(
+        call("check", desk.model(model), strict=strict, follow_links=follow_links, given=desk.given)
+    )
+
+
+def inspect(*models: Model, follow_links: bool = False) -> InspectResult:
+    """Show what models are made of: interface, operators, weights; several of them side by side."""
+    desk = Desk()
+    words = _models(models, desk)
+    return InspectResult(call("inspect", *words, follow_links=follow_links, given=desk.given))
+
+
+def attribute(
+    *models: Model,
+    passes: Optional[Sequence[str]] = None,
+    skip: Optional[Sequence[str]] = None,
+    target: Target = "portable",
+    follow_links: bool = False,
+    progress: Optional[ProgressCallback] = None,
+) -> AttributeResult:
+    """Count the nodes that each pass removes: alone on the model as it is, and as one of all."""
+    desk = Desk()
+    answer = call(
+        "attribute",
+        *_models(models, desk),
+        passes=passes,
+        skip=skip,
+        target=None if passes else target,
+        follow_links=follow_links,
+        given=desk.given,
+        progress=progress,
+    )
+    return AttributeResult(answer)
+
+
+def bench(
+    *models: Model,
+    sessions: int = 9,
+    seconds: float = 10.0,
+    rounds: Optional[int] = None,
+    warmup: int = 2,
+    threads: int = 1,
+    level: Literal["off", "basic", "extended", "all"] = "all",
+    inputs: Optional[Inputs] = None,
+    set_dim: Optional[Mapping[str, int]] = None,
+    seed: int = 0,
+    follow_links: bool = False,
+    progress: Optional[ProgressCallback] = None,
+) -> BenchResult:
+    """Measure how long ONNX Runtime takes to load and to run models; tell which is faster than the first.
+
+    Sessions run in processes of their own, so models that are no paths are written to temporary files.
+
+    :param sessions: how many sessions of each model there are.
+    :param seconds: how long to measure, all sessions together.
+    :param rounds: how often each session runs, instead of ``seconds``.
+    :param threads: threads within an operator and between operators.
+    :param level: how much ONNX Runtime rewrites.
+    """
+    desk = Desk()
+    with tempfile.TemporaryDirectory(prefix="onnxforge-") as folder:
+        words = []
+        for place, model in enumerate(models):
+            if not is_path(model):
+                path = os.path.join(folder, f"model{place}.onnx")
+                with open(path, "wb") as file:
+                    file.write(to_bytes(model))
+                model = path
+            words.append(os.fspath(model))
+        answer = call(
+            "bench",
+            *words,
+            sessions=sessions,
+            seconds=seconds,
+            rounds=rounds,
+            warmup=warmup,
+            threads=threads,
+            level=level,
+            inputs=desk.arrays(inputs),
+            set_dim=set_dim,
+            seed=seed,
+            follow_links=follow_links,
+            given=desk.given,
+            progress=progress,
+        )
+    return BenchResult(answer)
+
+
+def run(
+    model: Model,
+    inputs: Optional[Inputs] = None,
+    *,
+    outputs: Optional[Sequence[str]] = None,
+    engine: Literal["native", "oracle"] = "native",
+    set_dim: Optional[Mapping[str, int]] = None,
+    set_shape: Optional[Mapping[str, Shape]] = None,
+    seed: int = 0,
+    memory: float = 16,
+    timeout: Optional[float] = None,
+    follow_links: bool = False,
+    progress: Optional[ProgressCallback] = None,
+) -> Arrays:
+    """Run a model with the operators of this library; arrays in, arrays out by name.
+
+    :param inputs: inputs by name; those that are not given are made up.
+    :param outputs: these values of the graph instead of the model's outputs.
+    :param engine: in the declared types, or every float in 64 bits (``oracle``).
+    :param memory: gigabytes that values may take.
+    :param timeout: seconds.
+    """
+    import io
+
+    import numpy as np
+
+    desk = Desk()
+    archive = result_path(None, "outputs.npz")
+    answer = call(
+        "run",
+        desk.model(model),
+        inputs=desk.arrays(inputs),
+        output=archive,
+        outputs=outputs,
+        engine=engine,
+        set_dim=set_dim,
+        set_shape=set_shape,
+        seed=seed,
+        memory=memory,
+        timeout=timeout,
+        follow_links=follow_links,
+        given=desk.given,
+        progress=progress,
+    )
+    with np.load(io.BytesIO(answer.files[archive]), allow_pickle=False) as arrays:
+        return {name: arrays[name] for name in arrays.files}
+
+
+def save(
+    model: Model,
+    output: PathLike,
+    *,
+    external: External = "keep",
+    follow_links: bool = False,
+    progress: Optional[ProgressCallback] = None,
+) -> ModelResult:
+    """Save a model, with its weights where you want them; nothing else changes."""
+    desk = Desk()
+    answer = call(
+        "save",
+        desk.model(model),
+        output=output,
+        external=external,
+        follow_links=follow_links,
+        given=desk.given,
+        progress=progress,
+    )
+    return ModelResult(answer, os.fspath(output))
+
+
+def tag(
+    model: Model,
+    output: Optional[PathLike] = None,
+    *,
+    modules: Optional[Modules] = None,
+    keep: Optional[Sequence[str]] = None,
+    all: bool = False,
+    no_torch_nn: bool = False,
+    consumers: bool = False,
+    strip_traces: bool = False,
+    sidecar: bool = True,
+    external: External = "keep",
+    follow_links: bool = False,
+    progress: Optional[ProgressCallback] = None,
+) -> TagResult:
+    """Write into a model which PyTorch module every node comes from, and a sidecar beside the file.
+
+    :param output: where to write the model; the same path replaces it. Without it the result stays in memory.
+    :param modules: the PyTorch model's modules, as :func:`onnxforge.torch.save_modules` writes them: a path, or what it holds.
+    :param keep: classes of ``torch.nn`` that have tags of their own.
+    :param all: every module has a tag of its own.
+    :param no_torch_nn: no class of ``torch.nn`` has.
+    :param consumers: write, at each node, which modules read its results, too.
+    :param strip_traces: remove lines of source code, with paths of the machine that exported.
+    :param sidecar: write ``<model>_hierarchy.json`` beside the file.
+    """
+    desk = Desk()
+    answer = call(
+        "tag",
+        desk.model(model),
+        output=result_path(output),
+        modules=desk.table(modules),
+        keep=keep,
+        all=all,
+        no_torch_nn=no_torch_nn,
+        consumers=consumers,
+        strip_traces=strip_traces,
+        no_sidecar=not sidecar or output is None,
+        external=external,
+        follow_links=follow_links,
+        given=desk.given,
+        progress=progress,
+    )
+    return TagResult(answer, _made(answer, model, output))
+
+
+def coverage(
+    model: Model,
+    *,
+    modules: Optional[Modules] = None,
+    fail_under: Optional[float] = None,
+    follow_links: bool = False,
+) -> CoverageResult:
+    """Tell how many nodes are known to come from a module, by what their operators are for.
+
+    :param fail_under: ``ok`` is false below this percentage.
+    """
+    desk = Desk()
+    answer = call(
+        "coverage",
+        desk.model(model),
+        modules=desk.table(modules),
+        fail_under=fail_under,
+        follow_links=follow_links,
+        given=desk.given,
+    )
+    return CoverageResult(answer)
+
+
+def extract(
+    model: Model,
+    module: str,
+    output: Optional[PathLike] = None,
+    *,
+    modules: Optional[Modules] = None,
+    call_index: Optional[int] = None,
+    verify: bool = False,
+    engine: Engine = "auto",
+    inputs: Optional[Inputs] = None,
+    set_dim: Optional[Mapping[str, int]] = None,
+    external: External = "auto",
+    follow_links: bool = False,
+    progress: Optional[ProgressCallback] = None,
+) -> ExtractResult:
+    """Cut a module out of a model, as a model that runs on its own.
+
+    :param module: a path such as ``encoder.layer.0``, a tag such as ``/BertModel/BertEncoder``, or a pattern (``*`` for one level, ``**``
+        for any number).
+    :param output: where to write the model; for a pattern the folder. Without it the result stays in memory.
+    :param call_index: only this call of a module that is called several times, counted from 0.
+    :param verify: run the whole model and what was cut out on the same values, and compare bit for bit.
+    """
+    several = "*" in module
+    desk = Desk()
+    answer = call(
+        "extract",
+        desk.model(model),
+        module=module,
+        output=result_path(output, "parts" if several else "result.onnx"),
+        modules=desk.table(modules),
+        call=call_index,
+        verify=verify,
+        engine=engine if verify else None,
+        inputs=desk.arrays(inputs),
+        set_dim=set_dim,
+        external=external,
+        follow_links=follow_links,
+        given=desk.given,
+        progress=progress,
+    )
+    if not several:
+        return ExtractResult(answer, _made(answer, model, output))
+    # The model file is the last of those that were written for a part.
+    paths = {part["module"]: part["files"][-1]["path"] for part in answer.report["parts"]}
+    if output is None:
+        made = {path: of_same_kind(model, answer.files[file]) for path, file in paths.items()}
+        return ExtractResult(answer, made)
+    return ExtractResult(answer, paths)
+
+
+def restore(
+    model: Model,
+    output: Optional[PathLike] = None,
+    *,
+    original: Model,
+    modules: Optional[Modules] = None,
+    external: External = "keep",
+    follow_links: bool = False,
+) -> ModelResult:
+    """Tag a model that another tool made from one whose modules are known, by the names of results that both have.
+
+    :param original: the model that it was made from.
+    """
+    desk = Desk()
+    answer = call(
+        "restore",
+        desk.model(model),
+        from_=desk.model(original, "original.onnx"),
+        output=result_path(output),
+        modules=desk.table(modules),
+        external=external,
+        follow_links=follow_links,
+        given=desk.given,
+    )
+    return ModelResult(answer, _made(answer, model, output))
+
+
+def strip(
+    model: Model,
+    output: Optional[PathLike] = None,
+    *,
+    all: bool = False,
+    traces: bool = False,
+    external: External = "keep",
+    follow_links: bool = False,
+) -> ModelResult:
+    """Remove what :func:`tag` wrote into a model.
+
+    :param all: also what exporters wrote: nothing tells of modules any more.
+    :param traces: only lines of source code and paths of the machine that exported.
+    """
+    desk = Desk()
+    answer = call(
+        "strip",
+        desk.model(model),
+        output=result_path(output),
+        all=all,
+        traces=traces,
+        external=external,
+        follow_links=follow_links,
+        given=desk.given,
+    )
+    return ModelResult(answer, _made(answer, model, output))
+
+
+def _models(models: Sequence[Any], desk: Desk) -> list[str]:
+    if not models:
+        raise UsageError("which model?")
+    return [desk.model(model, f"model{place}.onnx") for place, model in enumerate(models)]
+
+
+def _made(answer: Answer, like: Any, output: Optional[PathLike]) -> Any:
+    """The model that a command made: the path that was given for it, or of the same kind as the one it was made from."""
+    if output is not None:
+        return os.fspath(output)
+    return of_same_kind(like, answer.files[result_path(None)])

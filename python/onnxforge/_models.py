@@ -1,0 +1,149 @@
+"""Models in the forms that Python programs have them in, and back.
+
+Paths stay paths: models of any size go through them, and their weights are never read into Python. Bytes are handed over without a copy.
+Models of ``onnx`` and ``onnx_ir`` are serialized, so they must be smaller than 2 GiB.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+import zipfile
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Optional, Union
+
+from . import _native
+from .errors import UsageError
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    import onnx
+    import onnx_ir
+
+    Model = Union[str, os.PathLike[str], bytes, bytearray, memoryview, onnx.ModelProto, onnx_ir.Model]
+    Inputs = Union[str, os.PathLike[str], Mapping[str, npt.ArrayLike]]
+else:
+    Model = Any
+    Inputs = Any
+
+PathLike = Union[str, "os.PathLike[str]"]
+Modules = Union[str, "os.PathLike[str]", Mapping[str, Any]]
+
+_LARGEST = 2**31 - 1
+
+
+def is_path(model: object) -> bool:
+    """Whether this is the path of a model."""
+    return isinstance(model, (str, os.PathLike))
+
+
+def is_proto(model: object) -> bool:
+    """Whether this is a model of the package ``onnx``. It can only be one if that is imported already."""
+    onnx = sys.modules.get("onnx")
+    return onnx is not None and hasattr(onnx, "ModelProto") and isinstance(model, onnx.ModelProto)
+
+
+def is_ir(model: object) -> bool:
+    """Whether this is a model of the package ``onnx_ir``."""
+    onnx_ir = sys.modules.get("onnx_ir")
+    return onnx_ir is not None and hasattr(onnx_ir, "Model") and isinstance(model, onnx_ir.Model)
+
+
+def to_bytes(model: Any) -> bytes:
+    """A model that is no path, serialized."""
+    if isinstance(model, bytes):
+        return model
+    if isinstance(model, (bytearray, memoryview)):
+        return bytes(model)
+    if is_proto(model):
+        return _serialized(model)
+    if is_ir(model):
+        import onnx_ir
+
+        proto = onnx_ir.serde.serialize_model(model)
+        _embed_weights(proto, model)
+        return _serialized(proto)
+    kinds = "a path, bytes, an onnx.ModelProto or an onnx_ir.Model"
+    raise UsageError(f"a model is {kinds}, not {type(model).__module__}.{type(model).__qualname__}")
+
+
+def _serialized(proto: Any) -> bytes:
+    if proto.ByteSize() > _LARGEST:
+        raise UsageError("a model of 2 GiB or more has no serialized form; save it and hand over the path")
+    content: bytes = proto.SerializeToString()
+    return content
+
+
+def _embed_weights(proto: Any, model: Any) -> None:
+    """Puts weights that lie in data files into the message; it does not know the folder of those files."""
+    import onnx
+
+    stored = {name: value.const_value for name, value in model.graph.initializers.items()}
+    for tensor in proto.graph.initializer:
+        if tensor.data_location == onnx.TensorProto.EXTERNAL and stored.get(tensor.name) is not None:
+            del tensor.external_data[:]
+            tensor.data_location = onnx.TensorProto.DEFAULT
+            tensor.raw_data = stored[tensor.name].tobytes()
+
+
+def of_same_kind(like: Any, content: bytes) -> Any:
+    """A serialized model in the form of another one; bytes for paths."""
+    if not (is_proto(like) or is_ir(like)):
+        return content
+    import onnx
+
+    proto = onnx.ModelProto.FromString(content)
+    if is_proto(like):
+        return proto
+    import onnx_ir
+
+    return onnx_ir.serde.deserialize_model(proto)
+
+
+class Desk:
+    """The files of one call that are in memory instead."""
+
+    def __init__(self) -> None:
+        self.given: list[tuple[str, bytes]] = []
+
+    def put(self, name: str, content: bytes) -> str:
+        """The path under which a command finds this."""
+        path = f"{_native.MEMORY}{name}"
+        self.given.append((path, content))
+        return path
+
+    def model(self, model: Model, name: str = "model.onnx") -> str:
+        """The path under which a command finds a model."""
+        return os.fspath(model) if is_path(model) else self.put(name, to_bytes(model))
+
+    def arrays(self, inputs: Optional[Inputs]) -> Optional[str]:
+        """The path under which a command finds arrays."""
+        if inputs is None or is_path(inputs):
+            return None if inputs is None else os.fspath(inputs)
+        import numpy as np
+
+        archive = io.BytesIO()
+        with zipfile.ZipFile(archive, "w") as files:
+            for name, value in inputs.items():
+                array = np.asarray(value)
+                if array.dtype.kind == "O":
+                    array = array.astype(str)
+                elif array.dtype.kind == "V":
+                    # A small float of the package ml_dtypes; commands make the declared type of it again.
+                    array = array.astype(np.float32)
+                with files.open(f"{name}.npy", "w", force_zip64=True) as file:
+                    np.lib.format.write_array(file, array, allow_pickle=False)
+        return self.put("inputs.npz", archive.getvalue())
+
+    def table(self, modules: Optional[Modules]) -> Optional[str]:
+        """The path under which a command finds a table of modules."""
+        if modules is None or isinstance(modules, (str, os.PathLike)):
+            return None if modules is None else os.fspath(modules)
+        return self.put("modules.json", json.dumps(modules).encode())
+
+
+def result_path(output: Optional[PathLike], name: str = "result.onnx") -> str:
+    """Where a command writes its result: to a file, or to memory."""
+    return f"{_native.MEMORY}{name}" if output is None else os.fspath(output)

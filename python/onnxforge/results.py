@@ -1,0 +1,289 @@
+"""What functions answer: the same report as ``--json`` writes, what people see, and the parts that programs ask for most."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Sequence
+from typing import Any, Optional
+
+from ._call import Answer
+
+__all__ = [
+    "AttributeResult",
+    "BenchResult",
+    "CheckResult",
+    "CompareResult",
+    "CoverageResult",
+    "ExtractResult",
+    "InspectResult",
+    "ModelResult",
+    "OptimizeResult",
+    "Result",
+    "TagResult",
+    "UpgradeResult",
+    "VerifyResult",
+]
+
+
+class Result:
+    """What a command answers. ``print`` shows what the command line does, a notebook the same as tables."""
+
+    def __init__(self, answer: Answer) -> None:
+        #: The report, as ``--json`` writes it.
+        self.report: dict[str, Any] = answer.report
+        #: The report for people.
+        self.text = answer.text
+        #: Whether the answer is yes: valid, the same, nothing was wrong. The command line exits with 1 otherwise.
+        self.ok = answer.good
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        return f"<onnxforge {type(self).__name__}: {self._headline()}>"
+
+    def _headline(self) -> str:
+        """The answer in a few words."""
+        return "ok" if self.ok else "not ok"
+
+    def _tables(self) -> Iterable[tuple[Sequence[str], Iterable[Sequence[object]]]]:
+        """Tables for a notebook: heading and rows."""
+        return ()
+
+    def _repr_html_(self) -> str:
+        tables = "".join(_table(heading, rows) for heading, rows in self._tables())
+        body = tables or f"<pre>{html.escape(self.text)}</pre>"
+        return f"<div><p><b>{html.escape(self._headline())}</b></p>{body}</div>"
+
+
+class ModelResult(Result):
+    """The answer of a command that makes a model."""
+
+    def __init__(self, answer: Answer, model: Any) -> None:
+        super().__init__(answer)
+        #: The model: of the kind that was handed over, or the path that was given for it.
+        self.model = model
+
+
+class OptimizeResult(ModelResult):
+    """What became of a model. ``ok`` is false where something wrong was found and left out."""
+
+    @property
+    def nodes_before(self) -> int:
+        """Nodes of the whole model before."""
+        return int(self.report["before"]["all_nodes"])
+
+    @property
+    def nodes_after(self) -> int:
+        """Nodes of the whole model after."""
+        return int(self.report["after"]["all_nodes"])
+
+    @property
+    def verified(self) -> Optional[bool]:
+        """Whether the result computes what the original does; ``None`` where that was not, or could not be, compared."""
+        compared = self.report["verification"]["global"]
+        return None if compared is None else compared["verdict"] != "different"
+
+    @property
+    def passes(self) -> dict[str, int]:
+        """Nodes that each pass that changed something added (or, negative, removed)."""
+        return {each["name"]: each["nodes"] for each in self.report["passes"] if each["edits"]}
+
+    def _headline(self) -> str:
+        said = {True: "verified", False: "DIFFERENT", None: "not compared"}[self.verified]
+        return f"{self.nodes_before} nodes became {self.nodes_after}, {said}"
+
+    def _tables(self) -> Iterable[tuple[Sequence[str], Iterable[Sequence[object]]]]:
+        operators = self.report["operators"].items()
+        changed = [(name, before, after) for name, (before, after) in operators if before != after]
+        yield ("operator", "before", "after"), changed
+        fired = [each for each in self.report["passes"] if each["edits"]]
+        yield ("pass", "edits", "nodes", "bytes"), [
+            (each["name"], each["edits"], each["nodes"], each["bytes"]) for each in fired
+        ]
+
+
+class UpgradeResult(ModelResult):
+    """A model of a newer operator set."""
+
+
+class VerifyResult(Result):
+    """Whether two models compute the same. True where they do, up to rounding."""
+
+    @property
+    def equal(self) -> bool:
+        """Whether they compute the same, up to rounding."""
+        return self.ok
+
+    @property
+    def verdict(self) -> str:
+        """``identical``, ``rounding`` or ``different``."""
+        return str(self.report["verdict"])
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+    def _headline(self) -> str:
+        return f"{self.verdict}, {self.report['samples']} samples, engine {self.report['engine']}"
+
+    def _tables(self) -> Iterable[tuple[Sequence[str], Iterable[Sequence[object]]]]:
+        def row(output: dict[str, Any]) -> Sequence[object]:
+            found = output["difference"] or {}
+            return output["name"], output["verdict"], found.get("max_abs", ""), found.get("max_rel", "")
+
+        yield ("output", "verdict", "max abs", "max rel"), map(row, self.report["outputs"])
+
+
+class CheckResult(Result):
+    """Whether a model is valid. True where it is."""
+
+    @property
+    def valid(self) -> bool:
+        """Whether the model is valid."""
+        return self.ok
+
+    @property
+    def problems(self) -> list[dict[str, Any]]:
+        """Every problem: its rule, severity, place and message."""
+        return list(self.report["problems"])
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+    def _headline(self) -> str:
+        return f"{'valid' if self.ok else 'not valid'}, {len(self.problems)} problems"
+
+    def _tables(self) -> Iterable[tuple[Sequence[str], Iterable[Sequence[object]]]]:
+        if self.problems:
+            keys = ("severity", "place", "message")
+            yield keys, [[each[key] for key in keys] for each in self.problems]
+
+
+class CompareResult(Result):
+    """Whether two models have the same topology. True where they do."""
+
+    @property
+    def sameness(self) -> str:
+        """``identical``, the same up to something, or different."""
+        return str(self.report["sameness"])
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+    def _headline(self) -> str:
+        return self.sameness
+
+
+class InspectResult(Result):
+    """What models are made of."""
+
+    @property
+    def models(self) -> list[dict[str, Any]]:
+        """One entry for each model: interface, operators, weights."""
+        return list(self.report["models"])
+
+    def _headline(self) -> str:
+        return ", ".join(f"{each['nodes_total']} nodes, {each['parameters']} parameters" for each in self.models)
+
+    def _tables(self) -> Iterable[tuple[Sequence[str], Iterable[Sequence[object]]]]:
+        counts = [{each["op"]: each["count"] for each in model["operators"]} for model in self.models]
+        names = sorted(set().union(*counts), key=lambda name: (-max(each.get(name, 0) for each in counts), name))
+        heading = ["operator", *(model["path"] or "model" for model in self.models)]
+        yield heading, [[name, *(each.get(name, "") for each in counts)] for name in names]
+
+
+class AttributeResult(Result):
+    """Nodes that each pass removes: alone, and as one of all."""
+
+    @property
+    def models(self) -> list[dict[str, Any]]:
+        """One entry for each model."""
+        return list(self.report["models"])
+
+    def _headline(self) -> str:
+        return ", ".join(f"{each['nodes']} nodes become {each['after']}" for each in self.models)
+
+    def _tables(self) -> Iterable[tuple[Sequence[str], Iterable[Sequence[object]]]]:
+        for model in self.models:
+            rows = [each for each in model["passes"] if each["isolated"] or each["cumulative"]]
+            yield (model["model"], "alone", "among all"), [
+                (each["pass"], each["isolated"], each["cumulative"]) for each in rows
+            ]
+
+
+class BenchResult(Result):
+    """How long ONNX Runtime takes for models."""
+
+    @property
+    def models(self) -> list[dict[str, Any]]:
+        """One entry for each model: medians with intervals, and the comparison with the first one."""
+        return list(self.report["models"])
+
+    def _headline(self) -> str:
+        return ", ".join(f"{each['latency_ms']['median']:.3g} ms" for each in self.models)
+
+    def _tables(self) -> Iterable[tuple[Sequence[str], Iterable[Sequence[object]]]]:
+        def row(model: dict[str, Any]) -> Sequence[object]:
+            against = model.get("against_first") or {}
+            shown = [f"{model[key]['median']:.4g}" for key in ("load_ms", "latency_ms")]
+            return model["model"], model["nodes"], *shown, against.get("verdict", "")
+
+        yield ("model", "nodes", "load, ms", "run, ms", "against the first"), map(row, self.models)
+
+
+class TagResult(ModelResult):
+    """A model whose nodes know their modules. ``model`` is ``None`` where only a sidecar was written."""
+
+    @property
+    def coverage(self) -> float:
+        """The share of nodes that are known to come from a module."""
+        return float(self.report["coverage"]["coverage"])
+
+    def _headline(self) -> str:
+        return f"{self.report['modules']} modules, {self.coverage:.1%} of the nodes are known"
+
+
+class CoverageResult(Result):
+    """How many nodes are known to come from a module."""
+
+    @property
+    def coverage(self) -> float:
+        """The share of nodes that are known to come from a module."""
+        return float(self.report["coverage"])
+
+    def _headline(self) -> str:
+        return f"{self.coverage:.1%} of {self.report['nodes']} nodes are known"
+
+    def _tables(self) -> Iterable[tuple[Sequence[str], Iterable[Sequence[object]]]]:
+        keys = ("category", "nodes", "exact", "inferred", "root")
+        yield keys, [[each[key] for key in keys] for each in self.report["categories"]]
+
+
+class ExtractResult(ModelResult):
+    """A module as a model of its own. For a pattern, ``model`` is a dictionary: module path → model."""
+
+    @property
+    def parts(self) -> list[dict[str, Any]]:
+        """One entry for each module: inputs, outputs, nodes, and whether it computes the same."""
+        return list(self.report["parts"])
+
+    @property
+    def inputs(self) -> list[dict[str, Any]]:
+        """Inputs of the first module: name, type, and the modules that make them."""
+        return list(self.parts[0]["inputs"])
+
+    @property
+    def outputs(self) -> list[dict[str, Any]]:
+        """Outputs of the first module: name, type, and the modules that read them."""
+        return list(self.parts[0]["outputs"])
+
+    def _headline(self) -> str:
+        return ", ".join(f"{each['module'] or 'the model'}: {each['nodes']} nodes" for each in self.parts)
+
+
+def _table(heading: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
+    def line(cells: Iterable[object], tag: str) -> str:
+        return "<tr>" + "".join(f"<{tag}>{html.escape(str(cell))}</{tag}>" for cell in cells) + "</tr>"
+
+    body = "".join(line(row, "td") for row in rows)
+    return f"<table><thead>{line(heading, 'th')}</thead><tbody>{body}</tbody></table>"
