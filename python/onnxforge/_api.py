@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Optional, Union
 
 from ._call import Answer, ProgressCallback, call
-from ._models import Desk, Inputs, Model, Modules, PathLike, is_path, of_same_kind, result_path, to_bytes
+from ._models import Desk, Inputs, Model, Modules, PathLike, of_same_kind, result_path, to_bytes
 from .errors import UsageError
 from .results import (
     AttributeResult,
@@ -267,12 +267,12 @@ def bench(
     with tempfile.TemporaryDirectory(prefix="onnxforge-") as folder:
         words = []
         for place, model in enumerate(models):
-            if not is_path(model):
-                path = os.path.join(folder, f"model{place}.onnx")
-                with open(path, "wb") as file:
-                    file.write(to_bytes(model))
-                model = path
-            words.append(os.fspath(model))
+            if isinstance(model, (str, os.PathLike)):
+                words.append(os.fspath(model))
+                continue
+            words.append(os.path.join(folder, f"model{place}.onnx"))
+            with open(words[-1], "wb") as file:
+                file.write(to_bytes(model))
         answer = call(
             "bench",
             *words,

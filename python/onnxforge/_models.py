@@ -34,11 +34,6 @@ Modules = Union[str, "os.PathLike[str]", Mapping[str, Any]]
 _LARGEST = 2**31 - 1
 
 
-def is_path(model: object) -> bool:
-    """Whether this is the path of a model."""
-    return isinstance(model, (str, os.PathLike))
-
-
 def is_proto(model: object) -> bool:
     """Whether this is a model of the package ``onnx``. It can only be one if that is imported already."""
     onnx = sys.modules.get("onnx")
@@ -116,11 +111,13 @@ class Desk:
 
     def model(self, model: Model, name: str = "model.onnx") -> str:
         """The path under which a command finds a model."""
-        return os.fspath(model) if is_path(model) else self.put(name, to_bytes(model))
+        if isinstance(model, (str, os.PathLike)):
+            return os.fspath(model)
+        return self.put(name, to_bytes(model))
 
     def arrays(self, inputs: Optional[Inputs]) -> Optional[str]:
         """The path under which a command finds arrays."""
-        if inputs is None or is_path(inputs):
+        if inputs is None or isinstance(inputs, (str, os.PathLike)):
             return None if inputs is None else os.fspath(inputs)
         import numpy as np
 

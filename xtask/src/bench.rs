@@ -7,7 +7,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 
 use crate::measure::{Usage, median, settle, sync_all, watch};
-use crate::step::{build_cli, cargo, output, step, target_folder};
+use crate::step::{Profile, build_cli, cargo, output, step, target_folder};
 use crate::zoo;
 
 /// Zoo model and where its weights are.
@@ -32,7 +32,7 @@ pub struct Options {
 
 pub fn run(options: &Options) -> Result<()> {
     ensure!(options.runs > 0, "--runs must not be 0");
-    let cli = build_cli()?;
+    let cli = build_cli(Profile::Release)?;
     let load_time = build_load_time()?;
     let parent = match &options.dir {
         Some(folder) => folder.clone(),

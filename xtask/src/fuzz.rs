@@ -8,7 +8,7 @@ use std::time::{Instant, SystemTime};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::step::{build_cli, cargo, output, root, step};
+use crate::step::{Profile, build_cli, cargo, output, root, step};
 
 /// What the coverage-guided search needs, by way of the code generator instead of a nightly flag.
 const RUSTFLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
@@ -101,7 +101,7 @@ fn model_seeds() -> Result<PathBuf> {
 fn text_seeds(models: &Path) -> Result<PathBuf> {
     let seeds = root().join("fuzz/corpus/seeds/text");
     std::fs::create_dir_all(&seeds)?;
-    let cli = build_cli()?;
+    let cli = build_cli(Profile::Release)?;
     let mut folders = vec![models.to_owned()];
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder)? {

@@ -33,13 +33,16 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Task {
-    /// Run every test: Rust, then Python against the built command line
+    /// Run every test: Rust, then Python against the built command line and the installed package, then PyTorch's exports
     Test {
         /// Run only the tests whose name contains this
         filter: Option<String>,
         /// Leave the Python tests out
         #[arg(long)]
         no_python: bool,
+        /// Leave out the tests with PyTorch, whose environment takes 6 GB
+        #[arg(long)]
+        no_torch: bool,
     },
     /// Check formatting and run clippy; warnings are errors
     Lint,
@@ -122,7 +125,10 @@ enum Zoo {
 
 fn main() -> ExitCode {
     let done = match Cli::parse().task {
-        Task::Test { filter, no_python } => test::run(filter.as_deref(), !no_python),
+        Task::Test { filter, no_python, no_torch } => {
+            let kinds = test::Kinds { python: !no_python, torch: !no_python && !no_torch };
+            test::run(filter.as_deref(), kinds)
+        }
         Task::Lint => lint::run(),
         Task::Bench(Bench::Io(options)) => bench::run(&options),
         Task::Bench(Bench::Optimize(options)) => peers::run(&options),

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::step::{build_cli, output, root, step, target_folder};
+use crate::step::{Profile, build_cli, output, root, step, target_folder};
 use crate::{python, zoo};
 
 /// Which models, and where they may take space.
@@ -192,7 +192,7 @@ fn each_alone(options: &Converted, name: &str, default: &[&str]) -> Result<()> {
 }
 
 pub fn tools() -> Result<(PathBuf, PathBuf)> {
-    Ok((build_cli()?, python::environment()?))
+    Ok((build_cli(Profile::Release)?, python::environment()?))
 }
 
 pub fn script(python: &Path, name: &str) -> Command {
@@ -213,7 +213,7 @@ pub fn for_each(
     default: &[&str],
     mut visit: impl FnMut(&str, &Path) -> Result<()>,
 ) -> Result<()> {
-    let cli = build_cli()?;
+    let cli = build_cli(Profile::Release)?;
     let parent = match &options.dir {
         Some(folder) => folder.clone(),
         None => target_folder()?,

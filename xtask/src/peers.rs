@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 
 use crate::bench::{fresh, print_table, size, timed_copy};
 use crate::measure::{Usage, median, watch};
-use crate::step::{build_cli, target_folder};
+use crate::step::{Profile, build_cli, target_folder};
 use crate::{python, zoo};
 
 /// The models of the comparison, with where their weights are.
@@ -36,7 +36,7 @@ pub struct Options {
 }
 
 pub fn run(options: &Options) -> Result<()> {
-    let cli = build_cli()?;
+    let cli = build_cli(Profile::Release)?;
     let peers = if options.alone { None } else { Some(python::peers()?) };
     let parent = match &options.dir {
         Some(folder) => folder.clone(),

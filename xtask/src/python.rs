@@ -1,12 +1,12 @@
-//! Virtual environments of our own: `.venv/` with exactly what `tests/python/requirements.txt` pins, and `.venv-peers/` with the
-//! tools that we compare ourselves with, which pin other versions.
+//! Virtual environments of our own: `.venv/` with exactly what `tests/python/requirements.txt` pins, `.venv-peers/` with the
+//! tools that we compare ourselves with, which pin other versions, and `.venv-torch/` with PyTorch; and our own package in them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, anyhow, ensure};
 
-use crate::step::{output, root, step};
+use crate::step::{output, root, step, target_folder};
 
 /// Python in an environment, whether or not that exists.
 fn interpreter(folder: &Path) -> PathBuf {
@@ -27,6 +27,35 @@ pub fn environment() -> Result<PathBuf> {
 /// The same for the tools that we compare ourselves with.
 pub fn peers() -> Result<PathBuf> {
     up_to_date(".venv-peers", "tests/python/peers.txt")
+}
+
+/// The same for PyTorch, which is large.
+pub fn torch() -> Result<PathBuf> {
+    up_to_date(".venv-torch", "tests/torch/requirements.txt")
+}
+
+/// Builds the wheel of the Python package; its path.
+pub fn build_wheel(python: &Path) -> Result<PathBuf> {
+    let folder = target_folder()?.join("wheels");
+    drop(std::fs::remove_dir_all(&folder));
+    let mut build = Command::new(python);
+    build.current_dir(root()).args(["-m", "maturin", "build", "--release", "--out"]).arg(&folder);
+    step("build the wheel", &mut build)?;
+    let built = std::fs::read_dir(&folder)?.filter_map(|entry| Some(entry.ok()?.path()));
+    let wheels: Vec<PathBuf> =
+        built.filter(|path| path.extension().is_some_and(|kind| kind == "whl")).collect();
+    match &wheels[..] {
+        [wheel] => Ok(wheel.clone()),
+        found => Err(anyhow!("{} has {} wheels instead of one", folder.display(), found.len())),
+    }
+}
+
+/// Installs a wheel in an environment, whatever version was there. What it depends on is there already.
+pub fn install(python: &Path, wheel: &Path) -> Result<()> {
+    let mut install = Command::new(python);
+    install.args(["-m", "pip", "install", "--disable-pip-version-check", "--quiet"]);
+    install.args(["--force-reinstall", "--no-deps"]).arg(wheel);
+    step("install the wheel", &mut install)
 }
 
 fn up_to_date(folder: &str, requirements: &'static str) -> Result<PathBuf> {

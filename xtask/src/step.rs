@@ -70,13 +70,26 @@ pub fn target_folder() -> Result<PathBuf> {
     folder.map(PathBuf::from).context("cargo metadata has no target_directory")
 }
 
-/// Builds the command line in release mode; its path. One that was built before is used when ONNXFORGE_BIN names it.
-pub fn build_cli() -> Result<PathBuf> {
+/// How much a build is optimized.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Profile {
+    /// As for tests.
+    Dev,
+    /// As for users.
+    Release,
+}
+
+/// Builds the command line; its path. One that was built before is used when ONNXFORGE_BIN names it.
+pub fn build_cli(profile: Profile) -> Result<PathBuf> {
     if let Some(given) = std::env::var_os("ONNXFORGE_BIN") {
         return std::path::absolute(given).context("ONNXFORGE_BIN");
     }
-    let mut build = cargo(&["build", "--release", "--package", "onnxforge-cli"]);
+    let mut build = cargo(&["build", "--package", "onnxforge-cli"]);
+    if profile == Profile::Release {
+        build.arg("--release");
+    }
     step("build the command line", &mut build)?;
     let name = format!("onnxforge{}", std::env::consts::EXE_SUFFIX);
-    Ok(target_folder()?.join("release").join(name))
+    let folder = if profile == Profile::Release { "release" } else { "debug" };
+    Ok(target_folder()?.join(folder).join(name))
 }

@@ -5,14 +5,24 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use crate::step::{build_cli, cargo, root, step, step_or, target_folder};
+use crate::step::{Profile, build_cli, cargo, root, step, step_or, target_folder};
 
 /// Exit code of pytest when no test matches.
 const NO_TESTS: i32 = 5;
 
-pub fn run(filter: Option<&str>, python: bool) -> Result<()> {
+/// Which tests run, besides those in Rust.
+#[derive(Clone, Copy, Debug)]
+pub struct Kinds {
+    /// Those in Python.
+    pub python: bool,
+    /// Those with PyTorch.
+    pub torch: bool,
+}
+
+pub fn run(filter: Option<&str>, kinds: Kinds) -> Result<()> {
     // First what can be missing on a new machine, so that it is said before minutes of building.
-    let python = if python { Some(crate::python::environment()?) } else { None };
+    let python = if kinds.python { Some(crate::python::environment()?) } else { None };
+    let torch = if kinds.torch { Some(crate::python::torch()?) } else { None };
     let mut rust = cargo(&["test", "--workspace"]);
     rust.args(filter);
     if let Some(python) = &python {
@@ -21,15 +31,30 @@ pub fn run(filter: Option<&str>, python: bool) -> Result<()> {
     }
     step("Rust tests", &mut rust)?;
     let Some(python) = python else { return Ok(()) };
-    let binary = build_cli()?;
+    let binary = build_cli(Profile::Dev)?;
+    let wheel = crate::python::build_wheel(&python)?;
+    crate::python::install(&python, &wheel)?;
+    let mut tests = pytest(&python, "tests/python", filter);
+    // Two processes per core would fight for the browser.
+    tests.args(["--numprocesses=auto", "--dist=worksteal"]).env("ONNXFORGE_BIN", binary);
+    tests.env("ONNXFORGE_WHEEL", &wheel);
+    let also_good: &[i32] = if filter.is_some() { &[NO_TESTS] } else { &[] };
+    step_or("Python tests", &mut tests, also_good)?;
+    let Some(torch) = torch else {
+        println!("==> the tests with PyTorch are left out");
+        return Ok(());
+    };
+    crate::python::install(&torch, &wheel)?;
+    step_or("PyTorch tests", &mut pytest(&torch, "tests/torch", filter), also_good)
+}
+
+fn pytest(python: &Path, folder: &str, filter: Option<&str>) -> Command {
     let mut pytest = Command::new(python);
-    pytest.current_dir(root()).env("ONNXFORGE_BIN", binary);
-    pytest.args(["-m", "pytest", "tests/python", "--durations=5", "-p", "no:cacheprovider"]);
+    pytest.current_dir(root()).args(["-m", "pytest", folder, "--durations=5", "-p", "no:cacheprovider"]);
     if let Some(filter) = filter {
         pytest.args(["-k", filter]);
     }
-    let also_good: &[i32] = if filter.is_some() { &[NO_TESTS] } else { &[] };
-    step_or("Python tests", &mut pytest, also_good)
+    pytest
 }
 
 /// Many random graphs.

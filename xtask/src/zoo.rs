@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail, ensure};
 use flate2::read::GzDecoder;
 
-use crate::step::{build_cli, root, step};
+use crate::step::{Profile, build_cli, root, step};
 
 const ENDING: &str = ".onnx.gz";
 
@@ -47,7 +47,7 @@ pub fn list() -> Result<()> {
 pub fn materialize_all(names: &[String], folder: &Path, external: &str) -> Result<()> {
     // Unknown names before the first gigabyte is written.
     names.iter().try_for_each(|name| find(name).map(drop))?;
-    let cli = build_cli()?;
+    let cli = build_cli(Profile::Release)?;
     for name in names {
         let target = folder.join(format!("{name}.onnx"));
         materialize(&cli, name, &target, external)?;
