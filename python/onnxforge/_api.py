@@ -70,7 +70,7 @@ def optimize(
         of the kind that was handed over, and bytes for a path.
     :param target: what the model is made for.
     :param opset: the version of the standard operators from now on; only upwards.
-    :param passes: run only these passes; ``onnxforge passes`` lists them.
+    :param passes: run only these passes, none if there are none in it; ``onnxforge passes`` lists them.
     :param skip: leave these passes out.
     :param set_dim: sizes of named dimensions of the inputs, from now on.
     :param set_shape: shapes of inputs, from now on.
@@ -106,7 +106,7 @@ def optimize(
         inputs=desk.arrays(inputs),
         seed=seed,
         external=external,
-        stop_after=stop_after,
+        stop_after=0 if passes is not None and not passes else stop_after,
         allow_revert=allow_revert,
         trace=trace,
         report=report,

@@ -88,7 +88,7 @@ def call(
     progress: Optional[ProgressCallback] = None,
     **options: Any,
 ) -> Answer:
-    """Calls a command. Options that are ``None`` or ``False`` are left out."""
+    """Calls a command. Options that are ``None``, ``False`` or empty are left out."""
     find_runtime()
     line = [command, *flags(options), "--", *(os.fspath(word) for word in words)]
     try:
@@ -106,7 +106,8 @@ def flags(options: Mapping[str, Any]) -> list[str]:
     words: list[str] = []
     for name, value in options.items():
         flag = "--" + name.rstrip("_").replace("_", "-")
-        if value is None or value is False:
+        is_empty = isinstance(value, (Sequence, Mapping)) and not value
+        if value is None or value is False or is_empty:
             continue
         if value is True:
             words.append(flag)

@@ -80,9 +80,14 @@ class OptimizeResult(ModelResult):
 
     @property
     def verified(self) -> Optional[bool]:
-        """Whether the result computes what the original does; ``None`` where that was not, or could not be, compared."""
+        """Whether the result computes what the original does; ``None`` where that was not, or could not be, compared.
+
+        Where nothing changed, there is nothing to compare: that is true.
+        """
         compared = self.report["verification"]["global"]
-        return None if compared is None else compared["verdict"] != "different"
+        if compared is None:
+            return None if self.passes or self.report.get("opset") else True
+        return bool(compared["verdict"] != "different")
 
     @property
     def passes(self) -> dict[str, int]:
