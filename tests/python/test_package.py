@@ -427,7 +427,8 @@ class TestPackage:
         wheel = os.environ.get("ONNXFORGE_WHEEL")
         if not wheel:
             pytest.skip("ONNXFORGE_WHEEL is not set")
-        assert os.path.getsize(wheel) <= 15e6
+        if "debug" not in wheel:
+            assert os.path.getsize(wheel) <= 15e6
         assert "abi3" in os.path.basename(wheel) and "cp39" in os.path.basename(wheel)
 
     @pytest.mark.parametrize("checker", ["mypy", "basedpyright"])

@@ -46,6 +46,8 @@ enum Task {
     },
     /// Check formatting and run clippy; warnings are errors
     Lint,
+    /// Build the wheel of the Python package as users get it
+    Wheel,
     /// Measure, print a table, assert nothing
     #[command(subcommand)]
     Bench(Bench),
@@ -130,6 +132,7 @@ fn main() -> ExitCode {
             test::run(filter.as_deref(), kinds)
         }
         Task::Lint => lint::run(),
+        Task::Wheel => python::wheel(),
         Task::Bench(Bench::Io(options)) => bench::run(&options),
         Task::Bench(Bench::Optimize(options)) => peers::run(&options),
         Task::Bench(Bench::Shapes(options)) => models::shapes(&options),

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, anyhow, ensure};
 
-use crate::step::{output, root, step, target_folder};
+use crate::step::{Profile, output, root, step, target_folder};
 
 /// Python in an environment, whether or not that exists.
 fn interpreter(folder: &Path) -> PathBuf {
@@ -34,12 +34,16 @@ pub fn torch() -> Result<PathBuf> {
     up_to_date(".venv-torch", "tests/torch/requirements.txt")
 }
 
-/// Builds the wheel of the Python package; its path.
-pub fn build_wheel(python: &Path) -> Result<PathBuf> {
-    let folder = target_folder()?.join("wheels");
+/// Builds the wheel of the Python package; its path. One that was built before is used when ONNXFORGE_WHEEL names it.
+pub fn build_wheel(python: &Path, profile: Profile) -> Result<PathBuf> {
+    if let Some(given) = std::env::var_os("ONNXFORGE_WHEEL") {
+        return std::path::absolute(given).context("ONNXFORGE_WHEEL");
+    }
+    let folder = target_folder()?.join("wheels").join(profile.folder());
     drop(std::fs::remove_dir_all(&folder));
     let mut build = Command::new(python);
-    build.current_dir(root()).args(["-m", "maturin", "build", "--release", "--out"]).arg(&folder);
+    build.current_dir(root()).args(["-m", "maturin", "build", "--out"]).arg(&folder);
+    build.args(["--profile", if profile == Profile::Release { "release" } else { "dev" }]);
     step("build the wheel", &mut build)?;
     let built = std::fs::read_dir(&folder)?.filter_map(|entry| Some(entry.ok()?.path()));
     let wheels: Vec<PathBuf> =
@@ -56,6 +60,13 @@ pub fn install(python: &Path, wheel: &Path) -> Result<()> {
     install.args(["-m", "pip", "install", "--disable-pip-version-check", "--quiet"]);
     install.args(["--force-reinstall", "--no-deps"]).arg(wheel);
     step("install the wheel", &mut install)
+}
+
+/// `cargo xtask wheel`: the wheel that users get.
+pub fn wheel() -> Result<()> {
+    let wheel = build_wheel(&environment()?, Profile::Release)?;
+    println!("{}: {:.1} MB", wheel.display(), wheel.metadata()?.len() as f64 / 1e6);
+    Ok(())
 }
 
 fn up_to_date(folder: &str, requirements: &'static str) -> Result<PathBuf> {

@@ -79,6 +79,16 @@ pub enum Profile {
     Release,
 }
 
+impl Profile {
+    /// Where cargo puts what it builds.
+    pub fn folder(self) -> &'static str {
+        match self {
+            Self::Dev => "debug",
+            Self::Release => "release",
+        }
+    }
+}
+
 /// Builds the command line; its path. One that was built before is used when ONNXFORGE_BIN names it.
 pub fn build_cli(profile: Profile) -> Result<PathBuf> {
     if let Some(given) = std::env::var_os("ONNXFORGE_BIN") {
@@ -90,6 +100,5 @@ pub fn build_cli(profile: Profile) -> Result<PathBuf> {
     }
     step("build the command line", &mut build)?;
     let name = format!("onnxforge{}", std::env::consts::EXE_SUFFIX);
-    let folder = if profile == Profile::Release { "release" } else { "debug" };
-    Ok(target_folder()?.join(folder).join(name))
+    Ok(target_folder()?.join(profile.folder()).join(name))
 }

@@ -32,10 +32,9 @@ pub fn run(filter: Option<&str>, kinds: Kinds) -> Result<()> {
     step("Rust tests", &mut rust)?;
     let Some(python) = python else { return Ok(()) };
     let binary = build_cli(Profile::Dev)?;
-    let wheel = crate::python::build_wheel(&python)?;
+    let wheel = crate::python::build_wheel(&python, Profile::Dev)?;
     crate::python::install(&python, &wheel)?;
     let mut tests = pytest(&python, "tests/python", filter);
-    // Two processes per core would fight for the browser.
     tests.args(["--numprocesses=auto", "--dist=worksteal"]).env("ONNXFORGE_BIN", binary);
     tests.env("ONNXFORGE_WHEEL", &wheel);
     let also_good: &[i32] = if filter.is_some() { &[NO_TESTS] } else { &[] };
