@@ -459,7 +459,7 @@ def extract(
     answer = call(
         "extract",
         desk.model(model),
-        module=module,
+        module=module or "/",
         output=result_path(output, "parts" if several else "result.onnx"),
         modules=desk.table(modules),
         call=call_index,

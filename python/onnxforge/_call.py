@@ -106,7 +106,7 @@ def flags(options: Mapping[str, Any]) -> list[str]:
     words: list[str] = []
     for name, value in options.items():
         flag = "--" + name.rstrip("_").replace("_", "-")
-        is_empty = isinstance(value, (Sequence, Mapping)) and not value
+        is_empty = isinstance(value, (Sequence, Mapping)) and not isinstance(value, str) and not value
         if value is None or value is False or is_empty:
             continue
         if value is True:

@@ -65,7 +65,7 @@ def test_declarations_are_refined_and_the_interface_stays(forge, tmp_path):
     path, output = tmp_path / "model.onnx", tmp_path / "inferred.onnx"
     path.write_bytes(onnx.parser.parse_model(text).SerializeToString())
     report = json.loads(forge("infer", path, "-o", output, "--json", "-").good().out)
-    assert report["files"] == [str(output)]
+    assert [file["path"] for file in report["files"]] == [str(output)]
     graph = onnx.load(output).graph
     declared = {info.name: [dim.dim_param or dim.dim_value for dim in info.type.tensor_type.shape.dim]
                 for info in [*graph.value_info, *graph.output]}  # fmt: skip

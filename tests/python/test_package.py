@@ -234,6 +234,7 @@ class TestHierarchy:
         assert 0 < len(layer.nodes) < len(hierarchy[""].nodes) == 288
         assert all("bert.encoder.layer.0" in node["modules"][0] for node in layer.nodes)
         assert layer.inputs and layer.outputs
+        assert len(onnx.load_from_string(hierarchy[""].extract().model).graph.node) == 288
         layer.extract(tmp_path / "layer.onnx", verify=True)
         assert onnxforge.check(tmp_path / "layer.onnx")
         assert hierarchy.coverage().coverage == 1.0

@@ -149,8 +149,9 @@ fn refuse_foreign(
     };
     let strange = strangers(model, &recorded.table);
     let is_listed = |path: &str| !path.is_empty() && recorded.table.find(path).is_some();
-    // Every table has the model itself; that alone says nothing, unless all nodes are its own.
-    let fits = model.nodes().any(|(id, _)| known(id).is_some_and(is_listed))
+    // Every table has the model itself; that alone says nothing, unless all nodes are its own. Of which nothing is known, nothing contradicts.
+    let fits = model.nodes().all(|(id, _)| known(id).is_none())
+        || model.nodes().any(|(id, _)| known(id).is_some_and(is_listed))
         || model.nodes().all(|(id, _)| known(id) == Some(""));
     if !fits || strange * 4 > model.node_count() * 3 {
         let text = format_args!(

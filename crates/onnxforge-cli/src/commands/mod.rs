@@ -25,6 +25,7 @@ mod restore;
 mod run;
 mod save;
 mod strip;
+mod study;
 mod tag;
 mod tree;
 mod upgrade;
@@ -57,6 +58,7 @@ pub enum Command {
     Attribute(attribute::Args),
     Census(census::Args),
     Bench(bench::Args),
+    Study(study::Args),
     Check(check::Args),
     Inspect(inspect::Args),
     Infer(infer::Args),
@@ -91,6 +93,7 @@ impl Command {
             Self::Attribute(args) => attribute::run(&args, output),
             Self::Census(args) => census::run(&args, output),
             Self::Bench(args) => bench::run(&args, output),
+            Self::Study(args) => study::run(&args, output),
             Self::Check(args) => check::run(&args, output),
             Self::Infer(args) => infer::run(&args, output),
             Self::Inspect(args) => inspect::run(&args, output),

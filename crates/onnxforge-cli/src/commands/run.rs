@@ -12,8 +12,7 @@ use onnxforge::eval::{Options, Session, npz};
 use onnxforge::ops::{Array, Value};
 use serde::Serialize;
 
-use self::parse::gigabytes;
-pub(super) use self::parse::{named_shape, named_size, seconds};
+pub(super) use self::parse::{gigabytes, named_shape, named_size, seconds};
 pub(super) use self::select::{check_dims, complete, stored};
 use super::warn_of_newer_opsets;
 use crate::failure::{Failure, Verdict};

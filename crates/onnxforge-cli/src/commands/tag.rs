@@ -55,7 +55,7 @@ struct Report {
 
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     let View { mut model, hierarchy, policy, tags } = args.viewed.load(output)?;
-    if !hierarchy.is_known() {
+    if !hierarchy.is_known() && args.viewed.source.modules.is_none() {
         let text = "nothing tells of modules: no exporter's metadata, no scopes in names; give the module table with --modules";
         return Err(Failure::at(&args.viewed.source.model, text));
     }

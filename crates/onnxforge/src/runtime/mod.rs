@@ -7,16 +7,17 @@ mod values;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use ort::environment::Environment;
 use ort::logging::LogLevel;
-use ort::session::Session;
 use ort::session::builder::{GraphOptimizationLevel, SessionBuilder};
+use ort::session::{RunOptions, Session};
 use serde::Serialize;
 
 use self::find::{Candidate, Source, VARIABLE};
 pub use self::values::exchanges;
+use crate::cancel::{checkpoint, on_cancel};
 use crate::io::{LoadOptions, load};
 use crate::ir::Model;
 use crate::ops::Value;
@@ -200,7 +201,13 @@ impl Opened {
     pub fn run(&mut self, inputs: &HashMap<String, Value>) -> Result<Vec<(String, Value)>, RuntimeError> {
         let inputs = timed::Inputs::new(inputs)?;
         let given = inputs.given();
-        let outputs = self.session.run(given).map_err(refused)?;
+        let options = Arc::new(RunOptions::new().map_err(refused)?);
+        let stopping = Arc::clone(&options);
+        let held = on_cancel(move || drop(stopping.terminate()));
+        let outputs = self.session.run_with_options(given, &*options);
+        drop(held);
+        checkpoint();
+        let outputs = outputs.map_err(refused)?;
         outputs.iter().map(|(name, value)| Ok((name.to_owned(), values::taken(&value)?))).collect()
     }
 }

@@ -1,0 +1,80 @@
+//! What kind of model it is.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use super::Experiment;
+use crate::commands::study::corpus::{Corpus, Studied};
+use crate::commands::study::plots::{Point, Scatter};
+use crate::commands::study::table::{Cell, Table};
+
+/// How many classes there are, and how many models have one.
+pub fn score(corpus: &Corpus) -> (usize, usize) {
+    let classes: Vec<&str> =
+        corpus.models.iter().map(Studied::class).filter(|class| *class != "unknown").collect();
+    (classes.iter().collect::<BTreeSet<_>>().len(), classes.len())
+}
+
+/// The share of an operator among all nodes, in percent.
+fn share(model: &Studied, names: &[&str]) -> f64 {
+    let listed = model.at("inspect", "/models/0/operators").and_then(Value::as_array).into_iter().flatten();
+    let counts: BTreeMap<&str, f64> =
+        listed.filter_map(|entry| Some((entry["op"].as_str()?, entry["count"].as_f64()?))).collect();
+    let all: f64 = counts.iter().filter(|(name, _)| **name != "Constant").map(|(_, count)| count).sum();
+    let some: f64 = names.iter().filter_map(|name| counts.get(name)).sum();
+    if all > 0.0 { some / all * 100.0 } else { 0.0 }
+}
+
+/// Experiment 22.
+pub fn fingerprints(corpus: &Corpus) -> Experiment {
+    let models: Vec<&Studied> =
+        corpus.models.iter().filter(|model| model.report("fingerprint").is_some()).collect();
+    let mut table =
+        Table::new("Classes", ["model", "class", "confidence", "convolutions, %", "products, %", "reasons"]);
+    let classes: Vec<&str> =
+        models.iter().map(|model| model.class()).collect::<BTreeSet<_>>().into_iter().collect();
+    let mut points = Vec::new();
+    for model in &models {
+        let [convs, products] = [&["Conv", "ConvTranspose"][..], &["MatMul", "Gemm", "Einsum"][..]]
+            .map(|names| share(model, names));
+        let reasons =
+            model.at("fingerprint", "/models/0/reasons").and_then(Value::as_array).into_iter().flatten();
+        let reasons: Vec<&str> = reasons.filter_map(Value::as_str).collect();
+        table.row(vec![
+            model.name.clone().into(),
+            model.class().into(),
+            Cell::number(model.number("fingerprint", "/models/0/confidence"), 2),
+            Cell::number(Some(convs), 1),
+            Cell::number(Some(products), 1),
+            reasons.join("; ").into(),
+        ]);
+        let group = classes.iter().position(|class| *class == model.class()).unwrap_or(0);
+        points.push(Point {
+            title: format!("{}: {}", model.name, model.class()),
+            group,
+            x: convs,
+            y: products,
+            interval: None,
+        });
+    }
+    let groups: Vec<String> = classes.iter().map(|class| (*class).to_owned()).collect();
+    let plot = Scatter {
+        title: "Classes by what their nodes are",
+        x: "convolutions, % of nodes",
+        y: "products of matrices, % of nodes",
+        groups: &groups,
+        points: &points,
+        line: None,
+        logarithmic: false,
+        regression: None,
+    };
+    Experiment {
+        id: "22",
+        title: "Which architecture is it",
+        expected: "The graph alone should tell vision models, transformers, hybrids, language models and audio models apart, without any name.",
+        seen: vec![format!("{} models in {} classes.", models.len(), classes.len())],
+        tables: vec![table],
+        plots: vec![("fingerprints.svg".to_owned(), plot.svg())],
+    }
+}

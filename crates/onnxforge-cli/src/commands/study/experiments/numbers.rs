@@ -1,0 +1,86 @@
+//! Differences between results, and orders of passes.
+
+use serde_json::Value;
+
+use super::Experiment;
+use crate::commands::study::corpus::Corpus;
+use crate::commands::study::plots::boxes;
+use crate::commands::study::table::{Cell, Table};
+
+/// Experiment 06.
+pub fn tolerances(corpus: &Corpus) -> Experiment {
+    let heading =
+        ["model", "samples", "least", "greatest", "mean", "99 %", "all zero", "recommended tolerance"];
+    let mut table = Table::new("Largest relative difference of outputs, by sample", heading);
+    let (mut samples, mut zero, mut greatest) = (Vec::new(), 0, 0.0f64);
+    for model in corpus.models.iter().filter(|model| model.report("sweep").is_some()) {
+        let number = |key: &str| model.number("sweep", &format!("/sweep/{key}"));
+        let by_sample = model.at("sweep", "/by_sample").and_then(Value::as_array).into_iter().flatten();
+        let by_sample: Vec<f64> = by_sample.filter_map(Value::as_f64).collect();
+        let is_zero = model.at("sweep", "/sweep/all_zero").and_then(Value::as_bool);
+        zero += usize::from(is_zero == Some(true));
+        greatest = greatest.max(number("max").unwrap_or(0.0));
+        table.row(vec![
+            model.name.clone().into(),
+            Cell::count(by_sample.len() as f64),
+            Cell::small(number("min")),
+            Cell::small(number("max")),
+            Cell::small(number("mean")),
+            Cell::small(number("p99")),
+            Cell::answer(is_zero),
+            Cell::small(number("recommended_tolerance")),
+        ]);
+        samples.push((model.name.clone(), by_sample));
+    }
+    let plot = boxes("Differences after optimization", "largest relative difference of outputs", &samples);
+    Experiment {
+        id: "06",
+        title: "How far results move",
+        expected: "Only rounding: a tolerance of ten times the 99th percentile should be small for every model.",
+        seen: vec![
+            format!("{zero} of {} models give the same bits for every sample.", samples.len()),
+            format!("The greatest difference of all is {greatest:.1e}."),
+        ],
+        tables: vec![table],
+        plots: vec![("tolerances.svg".to_owned(), plot)],
+    }
+}
+
+/// Experiment 07.
+pub fn orders(corpus: &Corpus) -> Experiment {
+    let mut table = Table::new(
+        "Nodes that are left",
+        ["model", "canonical order", "shuffled", "depends on the order", "canonical is the best"],
+    );
+    let (mut sensitive, mut beaten, mut count) = (0, 0, 0);
+    for model in &corpus.models {
+        let Some([_, canonical]) = model.nodes() else { continue };
+        let shuffles: Vec<f64> = (0..)
+            .map_while(|shuffle| model.number(&format!("order_{shuffle}"), "/after/all_nodes"))
+            .collect();
+        let depends = shuffles.iter().any(|nodes| *nodes != canonical);
+        let is_best = shuffles.iter().all(|nodes| *nodes >= canonical);
+        count += 1;
+        sensitive += usize::from(depends);
+        beaten += usize::from(!is_best);
+        let shown: Vec<String> = shuffles.iter().map(f64::to_string).collect();
+        table.row(vec![
+            model.name.clone().into(),
+            Cell::count(canonical),
+            if shown.is_empty() { "–".into() } else { shown.join(", ").into() },
+            Cell::answer(Some(depends)),
+            Cell::answer(Some(is_best)),
+        ]);
+    }
+    Experiment {
+        id: "07",
+        title: "Does the order of passes matter",
+        expected: "Passes run until nothing changes, so the order should not matter. The canonical run keeps its stages; shuffled ones have every pass at another place.",
+        seen: vec![
+            format!("{sensitive} of {count} models end with another number of nodes in some order."),
+            format!("On {beaten} a shuffled order leaves fewer nodes than the canonical one."),
+        ],
+        tables: vec![table],
+        plots: Vec::new(),
+    }
+}

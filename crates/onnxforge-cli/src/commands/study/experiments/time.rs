@@ -1,0 +1,182 @@
+//! Time in ONNX Runtime.
+
+use std::collections::BTreeSet;
+
+use super::{Experiment, reduction};
+use crate::commands::study::corpus::{Corpus, Studied};
+use crate::commands::study::plots::{Point, Scatter};
+use crate::commands::study::statistics::{pearson, regression, spearman};
+use crate::commands::study::table::{Cell, Table};
+
+/// A number about the optimized model in the answer of `bench`.
+fn measured(model: &Studied, which: usize, place: &str) -> Option<f64> {
+    model.number("bench", &format!("/models/{which}/{place}"))
+}
+
+/// The median and interval of the speed of the optimized model against the original.
+fn speed(model: &Studied) -> Option<(f64, f64, f64)> {
+    let bound = |name: &str| measured(model, 1, &format!("against_first/speed/{name}"));
+    Some((bound("median")?, bound("low")?, bound("high")?))
+}
+
+/// Percent fewer nodes, and speed, of every model that has both.
+pub fn pairs(corpus: &Corpus) -> Vec<(f64, f64)> {
+    corpus.models.iter().filter_map(|model| Some((reduction(model.nodes()?), speed(model)?.0))).collect()
+}
+
+/// Experiments 10 and 20.
+pub fn latency(corpus: &Corpus) -> Experiment {
+    let mut table = Table::new(
+        "Median times, one thread, sessions in turn",
+        [
+            "model",
+            "class",
+            "before, ms",
+            "after, ms",
+            "speed",
+            "from",
+            "to",
+            "verdict",
+            "load before, ms",
+            "after",
+            "passes that fired",
+        ],
+    );
+    let (mut faster, mut slower, mut count) = (0, 0, 0);
+    let mut points = Vec::new();
+    let classes: Vec<String> = corpus
+        .models
+        .iter()
+        .map(|model| model.class().to_owned())
+        .collect::<BTreeSet<_>>()
+        .into_iter()
+        .collect();
+    for model in corpus.models.iter() {
+        let Some((median, low, high)) = speed(model) else { continue };
+        let verdict = model.text("bench", "/models/1/against_first/verdict").unwrap_or("–");
+        count += 1;
+        faster += usize::from(verdict == "faster");
+        slower += usize::from(verdict == "slower");
+        let number = |which: usize, place: &str| Cell::number(measured(model, which, place), 3);
+        table.row(vec![
+            model.name.clone().into(),
+            model.class().into(),
+            number(0, "latency_ms/median"),
+            number(1, "latency_ms/median"),
+            Cell::number(Some(median), 3),
+            Cell::number(Some(low), 3),
+            Cell::number(Some(high), 3),
+            verdict.into(),
+            number(0, "load_ms/median"),
+            number(1, "load_ms/median"),
+            Cell::count(model.passes("optimize").len() as f64),
+        ]);
+        let group = classes.iter().position(|class| class == model.class()).unwrap_or(0);
+        points.push(Point {
+            title: format!("{}: {median:.3}", model.name),
+            group,
+            x: points.len() as f64 + 1.0,
+            y: median,
+            interval: Some((low, high)),
+        });
+    }
+    let plot = Scatter {
+        title: "Speed after optimization, with intervals",
+        x: "model, in the order of the table",
+        y: "times as fast as before",
+        groups: &classes,
+        points: &points,
+        line: Some(1.0),
+        logarithmic: true,
+        regression: None,
+    };
+    Experiment {
+        id: "10/20",
+        title: "Latency in ONNX Runtime",
+        expected: "More than 5 % faster on transformers was hoped for. ONNX Runtime makes fusions of its own, so less may be left to gain.",
+        seen: vec![format!(
+            "{faster} of {count} models are faster, {slower} slower; of the others the difference is noise."
+        )],
+        tables: vec![table],
+        plots: vec![("latency.svg".to_owned(), plot.svg())],
+    }
+}
+
+/// Experiment 21.
+pub fn correlation(corpus: &Corpus) -> Experiment {
+    let heading = ["models", "count", "Pearson", "Spearman", "speed gained by 10 % fewer nodes"];
+    let mut table = Table::new("Fewer nodes and speed", heading);
+    let mut row = |name: &str, pairs: &[(f64, f64)]| {
+        table.row(vec![
+            name.into(),
+            Cell::count(pairs.len() as f64),
+            Cell::number(pearson(pairs), 2),
+            Cell::number(spearman(pairs), 2),
+            Cell::number(regression(pairs).map(|(_, slope)| slope * 10.0), 4),
+        ]);
+    };
+    let all = pairs(corpus);
+    row("all", &all);
+    let classes: BTreeSet<&str> = corpus.models.iter().map(Studied::class).collect();
+    for class in &classes {
+        let of_class = corpus.models.iter().filter(|model| model.class() == *class);
+        let pairs: Vec<(f64, f64)> =
+            of_class.filter_map(|model| Some((reduction(model.nodes()?), speed(model)?.0))).collect();
+        row(class, &pairs);
+    }
+    let mut kinds = Table::new(
+        "Nodes removed by kind of pass, in percent, and speed",
+        ["kind of pass", "models", "Pearson", "Spearman"],
+    );
+    for kind in ["eliminate", "fold", "simplify", "merge", "fuse"] {
+        let of_kind = corpus.models.iter().filter_map(|model| {
+            let [before, _] = model.nodes()?;
+            let passes = model.passes("optimize");
+            let removed: f64 =
+                passes.iter().filter(|(name, _)| name.starts_with(kind)).map(|(_, nodes)| -nodes).sum();
+            Some((removed / before * 100.0, speed(model)?.0))
+        });
+        let pairs: Vec<(f64, f64)> = of_kind.collect();
+        kinds.row(vec![
+            format!("{kind}_…").into(),
+            Cell::count(pairs.len() as f64),
+            Cell::number(pearson(&pairs), 2),
+            Cell::number(spearman(&pairs), 2),
+        ]);
+    }
+    let groups: Vec<String> = classes.iter().map(|class| (*class).to_owned()).collect();
+    let point = |model: &Studied| {
+        let (median, low, high) = speed(model)?;
+        let group = classes.iter().position(|class| *class == model.class())?;
+        let x = reduction(model.nodes()?);
+        Some(Point {
+            title: format!("{}: {x:.0} % fewer, speed {median:.3}", model.name),
+            group,
+            x,
+            y: median,
+            interval: Some((low, high)),
+        })
+    };
+    let points: Vec<Point> = corpus.models.iter().filter_map(point).collect();
+    let plot = Scatter {
+        title: "Fewer nodes and speed",
+        x: "nodes removed, %",
+        y: "times as fast as before",
+        groups: &groups,
+        points: &points,
+        line: Some(1.0),
+        logarithmic: false,
+        regression: regression(&all),
+    };
+    Experiment {
+        id: "21",
+        title: "Do fewer nodes mean less time",
+        expected: "Fewer nodes were expected to be faster. Correlations are of percent fewer nodes and speed, by class of model and by kind of pass.",
+        seen: vec![pearson(&all).map_or_else(
+            || "Too few models were measured.".to_owned(),
+            |found| format!("The correlation over {} models is {found:.2}.", all.len()),
+        )],
+        tables: vec![table, kinds],
+        plots: vec![("correlation.svg".to_owned(), plot.svg())],
+    }
+}

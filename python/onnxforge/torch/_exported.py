@@ -1,0 +1,46 @@
+"""What came of an export."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ._check import Check
+
+if TYPE_CHECKING:
+    import onnx
+
+
+@dataclass
+class Exported:
+    """An exported model, with the modules of its nodes.
+
+    Attributes:
+        path: The file; None where none was asked for, or something like a file was given.
+        strategy: The exporter that wrote it, `dynamo` or `torchscript`.
+        fallback: Why the first exporter could not, where another one was used.
+        program: What `torch.onnx.export` returned.
+        report: What `onnxforge tag` tells: modules, nodes, and how much of them is known.
+        optimization: What `onnxforge optimize` tells, if that was asked for.
+        check: The comparison with PyTorch's own results, if that was asked for.
+    """
+
+    path: Path | None
+    strategy: str
+    fallback: str | None = None
+    program: Any = None
+    report: dict[str, Any] = field(default_factory=dict)
+    optimization: dict[str, Any] | None = None
+    check: Check | None = None
+    _model: Any = field(default=None, repr=False)
+
+    @property
+    def model(self) -> onnx.ModelProto:
+        """The model; read from the file, with its weights, when it is first asked for."""
+        if self._model is None:
+            import onnx
+
+            self._model = onnx.load(str(self.path))
+        loaded: onnx.ModelProto = self._model
+        return loaded
