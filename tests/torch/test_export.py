@@ -18,8 +18,7 @@ import onnxforge
 import onnxforge.torch
 import pytest
 import torch
-from onnxforge.torch import _recorder
-from onnxforge.torch import CheckError, ExportError
+from onnxforge.torch import CheckError, ExportError, _recorder
 from onnxforge.torch._arguments import Call
 from onnxforge.torch._pin import needs_pin, pinned
 from torch import nn
@@ -213,7 +212,6 @@ def test_programs_are_exported_too(tmp_path: Path) -> None:
     assert modules_of(result.model) == {"", "first", "second"}
 
 
-@pytest.mark.xfail(reason="the core takes the table for that of another model where no node is known", strict=False)
 @pytest.mark.parametrize("strategy", exports.STRATEGIES)
 @pytest.mark.parametrize(
     "model", [nn.Identity(), nn.Sequential(nn.Dropout()), nn.Flatten()], ids=lambda m: type(m).__name__
@@ -459,3 +457,10 @@ def test_a_wrong_file_is_told(tmp_path: Path) -> None:
                 Liar(), (X,), tmp_path / "m.onnx", strategy=strategy, check="warn", verbose=False
             )
         assert result.check is not None and not result.check.good
+
+
+def test_the_example_works() -> None:
+    example = Path(__file__).resolve().parents[2] / "examples/torch_export.py"
+    done = subprocess.run([sys.executable, example], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "of the nodes are known" in done.stdout

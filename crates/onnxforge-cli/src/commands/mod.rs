@@ -9,6 +9,7 @@ mod completions;
 mod coverage;
 mod doctor;
 mod explain;
+mod export;
 mod extract;
 mod hierarchy;
 mod infer;
@@ -67,6 +68,7 @@ pub enum Command {
     Print(print::Args),
     Parse(parse::Args),
     Reduce(reduce::Args),
+    Export(export::Args),
     Tag(tag::Args),
     Tree(tree::Args),
     Coverage(coverage::Args),
@@ -102,6 +104,7 @@ impl Command {
             Self::Print(args) => print::run(&args, output),
             Self::Parse(args) => parse::run(&args, output),
             Self::Reduce(args) => reduce::run(&args, output),
+            Self::Export(args) => export::run(&args),
             Self::Tag(args) => tag::run(&args, output),
             Self::Tree(args) => tree::run(&args, output),
             Self::Coverage(args) => coverage::run(&args, output),

@@ -14,8 +14,7 @@ use crate::infer::Inference;
 use crate::ir::cut::Cut;
 use crate::ir::value::{Port, Use};
 use crate::ir::{Model, NodeId, ScopeId, ValueId};
-use crate::ops;
-use crate::ops::callee::Functions;
+use crate::ops::callee::{Functions, constant_nodes};
 use crate::proto::schema::ValueInfoProto;
 
 /// Why a module cannot be cut out.
@@ -121,20 +120,16 @@ pub struct Extractor<'m> {
 impl<'m> Extractor<'m> {
     /// For this model.
     pub fn new(model: &'m Model, hierarchy: &'m Hierarchy, facts: &'m Inference) -> Self {
-        let mut constant = HashSet::new();
-        for (id, node) in model.nodes() {
-            let known = ops::find(&node.op().domain, &node.op().name).is_some_and(|def| !def.random);
-            let fixed = |value: &ValueId| {
-                model.constant(*value).is_some()
-                    || model.value(*value).node().is_some_and(|by| constant.contains(&by))
-            };
-            if known && node.bodies().next().is_none() && node.inputs().iter().flatten().all(fixed) {
-                constant.insert(id);
-            }
-        }
         let origins = model.nodes().flat_map(|(id, _)| hierarchy.origin(id).modules.iter().copied());
         let counts = nodes_of_modules(hierarchy.table(), origins);
-        Self { model, hierarchy, facts, constant, stored: hierarchy.stored(model), counts }
+        Self {
+            model,
+            hierarchy,
+            facts,
+            constant: constant_nodes(model),
+            stored: hierarchy.stored(model),
+            counts,
+        }
     }
 
     /// What a module takes and gives, with the modules on the other side; nothing for one that cannot be cut out.

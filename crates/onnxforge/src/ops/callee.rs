@@ -1,13 +1,13 @@
 //! What a node calls: a local function of the model, an operator of the table, or nothing that is known here.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::apply;
 use super::call::{Bindings, Call};
 use super::signature::latest_opset;
 use crate::ir::node::normal_domain;
 use crate::ir::scope::ScopeKind;
-use crate::ir::{AttrValue, Model, NodeId, Op, ScopeId};
+use crate::ir::{AttrValue, Model, NodeId, Op, ScopeId, ValueId};
 
 /// Deepest nesting of function calls: valid models never call a function from itself.
 pub const MAX_CALLS: usize = 64;
@@ -103,4 +103,19 @@ pub fn newer_opsets(model: &Model) -> Vec<NewerOpset> {
         }
     }
     found
+}
+/// The nodes that compute from constants alone, by operators that are known and draw no random numbers.
+pub fn constant_nodes(model: &Model) -> HashSet<NodeId> {
+    let mut constant = HashSet::new();
+    for (id, node) in model.nodes() {
+        let is_known = super::find(&node.op().domain, &node.op().name).is_some_and(|def| !def.random);
+        let is_fixed = |value: &ValueId| {
+            let by = model.value(*value).node();
+            model.constant(*value).is_some() || by.is_some_and(|by| constant.contains(&by))
+        };
+        if is_known && node.bodies().next().is_none() && node.inputs().iter().flatten().all(is_fixed) {
+            constant.insert(id);
+        }
+    }
+    constant
 }

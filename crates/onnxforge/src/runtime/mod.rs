@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use ort::environment::Environment;
+use ort::ep::CPU;
 use ort::logging::LogLevel;
 use ort::session::builder::{GraphOptimizationLevel, SessionBuilder};
 use ort::session::{RunOptions, Session};
@@ -161,7 +162,11 @@ impl Runtime {
     /// there by ONNX Runtime itself; others are handed over.
     pub fn open_model(&self, model: &Model, level: Level) -> Result<Opened, RuntimeError> {
         let handed = handed::Handed::new(model)?;
+        // A model runs once or twice, so nothing is worth memory that would only make later runs faster.
+        let lean = [CPU::default().with_arena_allocator(false).build()];
         let mut builder = self.session(level)?.with_deterministic_compute(true).map_err(refused)?;
+        builder = builder.with_execution_providers(lean).map_err(refused)?;
+        builder = builder.with_prepacking(false).map_err(refused)?;
         if let Some(folder) = &handed.folder {
             let key = "session.model_external_initializers_file_folder_path";
             builder = builder.with_config_entry(key, folder.to_string_lossy()).map_err(refused)?;

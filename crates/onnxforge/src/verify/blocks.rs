@@ -3,7 +3,8 @@
 //! The first model runs in blocks of a few nodes, and keeps only what is still read. Wherever both models compute the same value, the
 //! second computes it from the first one's values of the same kind just before: a block is right or wrong by itself, whatever
 //! came before it, and models whose blocks all agree agree. What both models compute by the very same nodes is not computed
-//! twice.
+//! twice. What a model computes from its constants alone, such as weights the other way round, is computed in the block that reads it and goes
+//! with it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -17,6 +18,7 @@ use crate::infer::Inference;
 use crate::ir::cut::Cut;
 use crate::ir::{Model, NodeId, ValueId};
 use crate::ops::Value;
+use crate::ops::callee::constant_nodes;
 use crate::progress::{Progress, Unit};
 use crate::proto::schema::ValueInfoProto;
 
@@ -292,27 +294,29 @@ impl Runner<'_> {
 
 /// Blocks of the first model, each with what can be compared after it.
 fn plan(first: &Model, second: &Model, pairs: &Pairs) -> Vec<Block> {
-    let order: Vec<NodeId> = first.nodes_in(first.main()).map(|(id, _)| id).collect();
+    let prepared = prepared(first, pairs);
     let mut blocks: Vec<Block> = Vec::new();
     let mut weights = u64::MAX;
-    for &node in &order {
-        let weights_of =
-            first.reads(node).into_iter().filter_map(|value| Some(first.constant(value)?.byte_len()));
-        let own: u64 = weights_of.sum();
+    for (node, _) in first.nodes_in(first.main()).filter(|(node, _)| !prepared.contains(node)) {
+        let with_it = with_prepared(first, node, &prepared);
+        let read = with_it.iter().flat_map(|&node| first.reads(node));
+        let own: u64 = read.filter_map(|value| Some(first.constant(value)?.byte_len())).sum();
         weights = weights.saturating_add(own);
         if weights > WEIGHTS || blocks.last().is_none_or(|block| block.nodes.len() >= NODES) {
             blocks.push(Block::default());
             weights = own;
         }
         if let Some(block) = blocks.last_mut() {
-            block.nodes.push(node);
+            let new: Vec<NodeId> = with_it.into_iter().filter(|node| !block.nodes.contains(node)).collect();
+            block.nodes.extend(new);
         }
     }
+    let is_prepared = |value: ValueId| first.value(value).node().is_some_and(|node| prepared.contains(&node));
     // The block after which each value is there.
     let mut made: HashMap<ValueId, usize> = HashMap::new();
     for (place, block) in blocks.iter().enumerate() {
         let results = block.nodes.iter().flat_map(|&node| first.node(node).outputs().iter().flatten());
-        made.extend(results.map(|&value| (value, place)));
+        made.extend(results.filter(|value| !is_prepared(**value)).map(|&value| (value, place)));
     }
     let mut last: BTreeMap<ValueId, usize> = BTreeMap::new();
     let mut need = |value: ValueId, place: usize| {
@@ -333,7 +337,8 @@ fn plan(first: &Model, second: &Model, pairs: &Pairs) -> Vec<Block> {
     }
     for (place, block) in blocks.iter().enumerate() {
         for &node in &block.nodes {
-            first.reads(node).into_iter().for_each(|value| need(value, place));
+            let read = first.reads(node).into_iter().filter(|value| !is_prepared(*value));
+            read.for_each(|value| need(value, place));
         }
     }
     for (place, block) in blocks.iter_mut().enumerate() {
@@ -351,6 +356,27 @@ fn plan(first: &Model, second: &Model, pairs: &Pairs) -> Vec<Block> {
         }
     }
     blocks
+}
+
+/// The nodes of the graph that compute from constants alone what the other model does not compute.
+fn prepared(model: &Model, pairs: &Pairs) -> HashSet<NodeId> {
+    let mut nodes = constant_nodes(model);
+    let is_own = |value: &ValueId| !pairs.second.contains_key(value) && !model.value(*value).is_exposed();
+    nodes.retain(|&id| {
+        let node = model.node(id);
+        node.scope() == model.main() && node.outputs().iter().flatten().all(is_own)
+    });
+    nodes
+}
+
+/// A node, and those of `prepared` that it needs.
+fn with_prepared(model: &Model, node: NodeId, prepared: &HashSet<NodeId>) -> BTreeSet<NodeId> {
+    let (mut found, mut open) = (BTreeSet::from([node]), vec![node]);
+    while let Some(at) = open.pop() {
+        let makers = model.reads(at).into_iter().filter_map(|value| model.value(value).node());
+        open.extend(makers.filter(|maker| prepared.contains(maker) && found.insert(*maker)));
+    }
+    found
 }
 
 /// The nodes that compute a value from values that both models compute, and those values.
