@@ -6,6 +6,7 @@ use half::{bf16, f16};
 use num_complex::Complex;
 
 use super::{Array, Buf, Buffer, Code, Elem};
+use crate::blob::Blob;
 use crate::ir::DType;
 use crate::ir::tensor::{Data, Tensor, TensorError};
 use crate::ops::error::OpError;
@@ -21,14 +22,15 @@ impl Array {
             ($($dtype:ident $type:ty),*) => {
                 match dtype {
                     $( DType::$dtype => {
-                        if let Data::Bytes(blob) = tensor.data()
-                            && <$type as Elem>::view(blob).is_some()
-                        {
-                            let data = <$type as Elem>::wrap(Buf::Mapped(blob.clone()));
+                        let blob = match tensor.data() {
+                            Data::Bytes(blob) => blob.clone(),
+                            _ => Blob::owned_by(tensor.bytes()?.into_owned()),
+                        };
+                        if <$type as Elem>::view(&blob).is_some() {
+                            let data = <$type as Elem>::wrap(Buf::Mapped(blob));
                             return Ok(Self { dtype, shape, data });
                         }
-                        let bytes = tensor.bytes()?;
-                        let chunks = bytes.chunks_exact(size_of::<$type>());
+                        let chunks = blob.chunks_exact(size_of::<$type>());
                         let data: Vec<$type> = chunks.map(<$type as Packed>::read).collect();
                         return Self::with_dtype(dtype, shape, data);
                     } )*
