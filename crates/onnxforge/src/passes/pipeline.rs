@@ -167,6 +167,26 @@ pub fn optimize_watched<'m>(
     Outcome { passes: outcomes, rounds, stop, inference }
 }
 
+/// Runs one pass until it finds nothing any more, on a model of which `facts` are known. Unlike [`optimize`] it does not find out anew what is
+/// known, so that it is cheap enough to be done for every pass.
+pub fn alone(model: &mut Model, facts: Inference, pass: &'static Pass) -> PassOutcome {
+    let budget = Budget { growth: growth(model), ..Budget::default() };
+    let first_edit = model.journal().len();
+    let mut bench = Workbench::new(model, facts, budget);
+    let mut outcome = PassOutcome::new(pass);
+    let mut mark = None;
+    for _ in 0..MAX_ROUNDS {
+        if !outcome.run(&mut bench, &mut mark) {
+            break;
+        }
+    }
+    for entry in bench.model.journal().iter().skip(first_edit) {
+        outcome.nodes += entry.nodes;
+        outcome.bytes = outcome.bytes.saturating_add(entry.bytes);
+    }
+    outcome
+}
+
 /// By how much a model may grow: 1 MiB and 5 % of its constants.
 fn growth(model: &Model) -> u64 {
     (1 << 20) + model.stored_bytes() / 20
