@@ -93,6 +93,9 @@ pub struct Newer {
 /// A place.
 #[derive(Clone, Debug, Serialize)]
 pub struct Listed {
+    /// The place in the model that was looked at: the file's, or what [`tidied`] makes of it.
+    #[serde(skip)]
+    pub place: Place,
     /// Nodes of the file.
     pub nodes: Vec<Member>,
     /// Constants, where it is about constants.

@@ -162,6 +162,7 @@ impl<'m> Bench<'m> {
                 constants: place.constants.iter().map(name).collect(),
                 pass,
                 stays: reason,
+                place,
             });
         }
         Finding {

@@ -8,7 +8,7 @@ pub(super) static KINDS: &[Kind] = &[
     Kind {
         id: "matmul_3d",
         text: "MatMul of three or more axes with a matrix of weights",
-        on: On::Tidied,
+        on: On::File,
         passes: &["fuse_matmul_add_3d"],
         otherwise: "no Add and Reshape follow it that would take its detour",
         find: Find::Walk(|scene| {
@@ -18,7 +18,7 @@ pub(super) static KINDS: &[Kind] = &[
     Kind {
         id: "matmul_add_3d",
         text: "MatMul of three or more axes with a matrix of weights, and Add of a bias",
-        on: On::Tidied,
+        on: On::File,
         passes: &["fuse_matmul_add_3d"],
         otherwise: "no Reshape follows it, so that a Gemm would take two more",
         find: Find::Walk(|scene| {
