@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use super::{Find, Finding, Found, Kind, Listed, Member};
 use crate::analysis::scene::{Place, Scene, Trial};
 use crate::hierarchy::{Certainty, Hierarchy};
-use crate::ir::{Model, NodeId};
+use crate::ir::{Model, NodeId, ValueId};
 use crate::rewrite::Reason;
 
 /// How many nodes behind a place a pass may stand when it says why it leaves it alone.
@@ -27,6 +27,8 @@ struct Tried {
     trial: Trial,
     /// Nodes that edits consumed.
     consumed: HashSet<NodeId>,
+    /// Values that edits gave another definition.
+    redefined: HashSet<ValueId>,
     /// Reasons by node.
     left: HashMap<NodeId, Reason>,
 }
@@ -67,9 +69,10 @@ impl<'m> Bench<'m> {
         let tried = self.trials.entry(pass).or_insert_with(|| {
             let trial = scene.trial(pass)?;
             let consumed = trial.edits().iter().flat_map(|entry| entry.consumed.iter().copied()).collect();
+            let redefined = trial.edits().iter().flat_map(|entry| entry.redefined.iter().copied()).collect();
             let skipped = trial.outcome.skipped.iter();
             let left = skipped.map(|skipped| (skipped.node, skipped.reason.clone())).collect();
-            Some(Tried { trial, consumed, left })
+            Some(Tried { trial, consumed, redefined, left })
         });
         tried.as_ref()
     }
@@ -156,7 +159,7 @@ impl<'m> Bench<'m> {
             if let Some(reason) = &reason {
                 *stays.entry(reason.clone()).or_default() += 1;
             }
-            let name = |&value: &crate::ir::ValueId| self.scene.model().value(value).name().to_string();
+            let name = |&value: &ValueId| self.scene.model().value(value).name().to_string();
             places.push(Listed {
                 nodes: self.members(&place, file, hierarchy),
                 constants: place.constants.iter().map(name).collect(),
@@ -208,10 +211,8 @@ pub fn sources(scene: &Model, file: &Model, node: NodeId) -> Vec<NodeId> {
 impl Tried {
     /// Whether an edit consumed the place. What stands for it must be gone, where there is such a node.
     fn takes(&self, place: &Place) -> bool {
-        let gone = |&value: &crate::ir::ValueId| {
-            let redefined = || self.trial.edits().iter().any(|entry| entry.redefined.contains(&value));
-            !self.trial.model.value(value).is_live() || redefined()
-        };
+        let gone =
+            |value: &ValueId| !self.trial.model.value(*value).is_live() || self.redefined.contains(value);
         match place.root {
             Some(root) => self.consumed.contains(&root),
             None => place.constants.iter().any(gone),

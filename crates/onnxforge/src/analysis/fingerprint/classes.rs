@@ -71,7 +71,7 @@ pub(super) fn conclude(features: &Features) -> Conclusion {
     let mut reasons: Vec<String> =
         signs.into_iter().filter(|Sign(is, _)| *is).map(|Sign(_, text)| text).collect();
     let against = against(class, features, &takes);
-    let confidence = (0.4 + 0.6 * share - 0.15 * against.len() as f64).clamp(0.1, 1.0);
+    let confidence = (0.37 + 0.6 * share - 0.15 * against.len() as f64).clamp(0.1, 1.0);
     reasons.extend(against.into_iter().map(|text| format!("but {text}")));
     Conclusion { class, confidence: (confidence * 100.0).round() / 100.0, reasons }
 }
@@ -216,10 +216,16 @@ fn signs(class: Class, features: &Features, takes: &Takes) -> Vec<Sign> {
             };
             vec![
                 Sign(true, comes),
-                Sign(
-                    along > 0 || f.convs[1] > 0,
-                    format!("{} along one axis", several(along, "convolution", "convolutions")),
-                ),
+                match (along, f.convs[1]) {
+                    (0, planes) => Sign(
+                        planes > 0,
+                        format!("{} along both axes", several(planes, "convolution", "convolutions")),
+                    ),
+                    (along, _) => Sign(
+                        true,
+                        format!("{} along one axis", several(along, "convolution", "convolutions")),
+                    ),
+                },
                 Sign(
                     f.attention > 0 || f.recurrent > 0 || along >= FEW,
                     match (f.attention, f.recurrent) {

@@ -12,6 +12,8 @@ use crate::passes::fuse_attention::repeated;
 
 /// How far apart the parts of attention may be, in nodes.
 const REACH: usize = 16;
+/// How many nodes are looked at on the way.
+const MOST: usize = 1024;
 
 /// Attention that was recognised.
 #[derive(Clone, Debug)]
@@ -201,7 +203,7 @@ fn way(scene: &Scene<'_>, from: NodeId, next: &dyn Fn(NodeId) -> Vec<NodeId>) ->
     let mut open = VecDeque::from([(from, 0)]);
     while let Some((id, steps)) = open.pop_front() {
         for neighbour in next(id) {
-            if neighbour == from || came.contains_key(&neighbour) || steps >= REACH {
+            if neighbour == from || came.contains_key(&neighbour) || steps >= REACH || came.len() >= MOST {
                 continue;
             }
             came.insert(neighbour, (id, steps));
