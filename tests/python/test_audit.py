@@ -18,8 +18,8 @@ def expected():
     return dict(line.split() for line in lines if line and not line.startswith("#"))
 
 
-def seen(onnxforge, *paths):
-    report = json.loads(onnxforge("fingerprint", *paths, "--json").good().out)
+def seen(forge, *paths):
+    report = json.loads(forge("fingerprint", *paths, "--json").good().out)
     return {model["model"].rsplit("/", 1)[-1].removesuffix(".onnx"): model for model in report["models"]}
 
 
@@ -61,10 +61,10 @@ def renamed(model):
     return result
 
 
-def test_every_export_of_the_zoo_is_what_it_is(onnxforge, tmp_path):
+def test_every_export_of_the_zoo_is_what_it_is(forge, tmp_path):
     labels = expected()
     paths = [unpacked(skeleton, tmp_path) for skeleton in zoo_skeletons()]
-    found = seen(onnxforge, *paths, *sorted(EXAMPLES.glob("*.onnx")))
+    found = seen(forge, *paths, *sorted(EXAMPLES.glob("*.onnx")))
     assert len(found) == len(labels) == 38
     wrong = {name: (found[name]["class"], label) for name, label in labels.items() if found[name]["class"] != label}
     assert not wrong
@@ -73,18 +73,18 @@ def test_every_export_of_the_zoo_is_what_it_is(onnxforge, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["small_cnn", "tiny_bert", "tiny_llama"])
-def test_names_decide_nothing(onnxforge, tmp_path, name):
+def test_names_decide_nothing(forge, tmp_path, name):
     path = EXAMPLES / f"{name}.onnx"
     other = tmp_path / "bert_vision_audio.onnx"
     other.write_bytes(renamed(onnx.load(path)).SerializeToString())
-    before, after = seen(onnxforge, path)[name], seen(onnxforge, other)["bert_vision_audio"]
+    before, after = seen(forge, path)[name], seen(forge, other)["bert_vision_audio"]
     for key in ("class", "confidence", "reasons", "features", "selects"):
         assert before[key] == after[key]
 
 
-def test_audit_lists_places_with_modules(onnxforge):
+def test_audit_lists_places_with_modules(forge):
     path = EXAMPLES / "tiny_bert.onnx"
-    (model,) = json.loads(onnxforge("audit", path, "--json").good().out)["models"]
+    (model,) = json.loads(forge("audit", path, "--json").good().out)["models"]
     findings = {finding["id"]: finding for finding in model["findings"]}
     attention = findings["attention_blocks"]
     assert attention["count"] == len(attention["places"]) == 2
@@ -96,48 +96,48 @@ def test_audit_lists_places_with_modules(onnxforge):
         assert bool(finding["passes"]) != ("no_pass" in finding)
 
 
-def test_audit_is_worth_what_optimize_removes(onnxforge, tmp_path):
+def test_audit_is_worth_what_optimize_removes(forge, tmp_path):
     """Nodes that go are those that the command removes with the pass alone."""
     for path in sorted(EXAMPLES.glob("*.onnx")):
-        (model,) = json.loads(onnxforge("audit", path, "--json").good().out)["models"]
+        (model,) = json.loads(forge("audit", path, "--json").good().out)["models"]
         for finding in model["findings"]:
             if finding["id"] not in ("dead_nodes", "repeated_calls") or not finding["count"]:
                 continue
             made = tmp_path / "made.onnx"
             (name,) = finding["passes"]
-            report = json.loads(onnxforge("optimize", path, "-o", made, "--passes", name, "--json").good().out)
+            report = json.loads(forge("optimize", path, "-o", made, "--passes", name, "--json").good().out)
             assert finding["worth"] == report["before"]["all_nodes"] - report["after"]["all_nodes"]
 
 
-def test_audit_of_several_models_has_a_column_for_each(onnxforge):
-    out = onnxforge("audit", *sorted(EXAMPLES.glob("*.onnx"))).good().out
+def test_audit_of_several_models_has_a_column_for_each(forge):
+    out = forge("audit", *sorted(EXAMPLES.glob("*.onnx"))).good().out
     assert "small_cnn.onnx" in out and "tiny_llama.onnx" in out and "rotary_embeddings" in out
-    assert "handled by fuse_conv_batchnorm" in onnxforge("audit", EXAMPLES / "small_cnn.onnx", "-v").good().out
+    assert "handled by fuse_conv_batchnorm" in forge("audit", EXAMPLES / "small_cnn.onnx", "-v").good().out
 
 
-def test_every_model_of_the_repository_is_looked_at(onnxforge):
+def test_every_model_of_the_repository_is_looked_at(forge):
     for path in repository_models():
         for command in ("audit", "fingerprint", "inspect"):
-            onnxforge(command, path, "-q").good()
+            forge(command, path, "-q").good()
 
 
-def test_inspect_counts_operations_and_memory(onnxforge):
+def test_inspect_counts_operations_and_memory(forge):
     path = EXAMPLES / "tiny_bert.onnx"
     one, two = (
-        json.loads(onnxforge("inspect", path, "--set-dim", f"batch={batch}", "--json").good().out)["models"][0]
+        json.loads(forge("inspect", path, "--set-dim", f"batch={batch}", "--json").good().out)["models"][0]
         for batch in (1, 2)
     )
     assert two["effort"]["macs"]["value"] == 2 * one["effort"]["macs"]["value"] > 0
     assert "batch" in one["effort"]["macs"]["expression"]
     assert one["effort"]["memory"]["value"] > 0
     assert "passes" not in one
-    with_passes = json.loads(onnxforge("inspect", path, "--passes", "--json").good().out)["models"][0]
+    with_passes = json.loads(forge("inspect", path, "--passes", "--json").good().out)["models"][0]
     fires = {each["pass"]: each["fires"] for each in with_passes["passes"]}
     assert fires["fold_constants"] > 100
 
 
-def test_optimize_tells_the_class(onnxforge, tmp_path):
-    outcome = onnxforge("optimize", EXAMPLES / "tiny_llama.onnx", "-o", tmp_path / "made.onnx", "-v").good()
+def test_optimize_tells_the_class(forge, tmp_path):
+    outcome = forge("optimize", EXAMPLES / "tiny_llama.onnx", "-o", tmp_path / "made.onnx", "-v").good()
     assert "llm" in outcome.err and "fuse_rotary_embedding matters" in outcome.err
 
 

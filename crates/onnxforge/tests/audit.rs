@@ -99,7 +99,7 @@ fn agrees(title: &str, model: &Model) -> usize {
                     assert!(taken.is_none(), "{title}: {id}: {taken:?} takes {place:?}");
                 }
                 (None, None) => {
-                    assert!(finding.passes.is_empty(), "{title}: {id}: nothing is said of {place:?}")
+                    assert!(finding.passes.is_empty(), "{title}: {id}: nothing is said of {place:?}");
                 }
                 both => panic!("{title}: {id}: {both:?}"),
             }

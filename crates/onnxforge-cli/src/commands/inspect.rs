@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use onnxforge::analysis::effort::{Effort, Figure, effort};
 use onnxforge::analysis::inspect::{Inspection, Interface, inspect};
@@ -59,7 +59,7 @@ struct Chance {
 }
 
 impl Inspected {
-    fn of(args: &Args, path: &PathBuf, mut model: Model) -> Self {
+    fn of(args: &Args, path: &Path, mut model: Model) -> Self {
         let sizes: HashMap<String, u64> =
             args.set_dim.iter().map(|(name, size)| (name.clone(), *size as u64)).collect();
         let inspection = inspect(&model, Some(path));

@@ -40,7 +40,7 @@ impl Takes {
         for input in inputs {
             match *input {
                 Input::Tokens { vocabulary, width } => {
-                    takes.tokens = takes.tokens.max(Some((vocabulary, width)))
+                    takes.tokens = takes.tokens.max(Some((vocabulary, width)));
                 }
                 Input::Image { channels } => takes.image = Some(channels),
                 Input::Wave => takes.wave = true,
