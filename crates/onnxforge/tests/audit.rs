@@ -18,10 +18,12 @@ fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
+/// The models of the repository, and those in a folder that `ONNXFORGE_MODELS` names.
 fn models() -> Vec<(String, Model)> {
     let mut found = Vec::new();
-    for folder in ["examples", "tests/data"] {
-        for entry in std::fs::read_dir(root().join(folder)).unwrap() {
+    let more = std::env::var_os("ONNXFORGE_MODELS").map(PathBuf::from);
+    for folder in [root().join("examples"), root().join("tests/data")].into_iter().chain(more) {
+        for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
             if path.extension().is_some_and(|ending| ending == "onnx") {
                 found.push((path.display().to_string(), load(&path)));
