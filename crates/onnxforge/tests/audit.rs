@@ -252,6 +252,7 @@ fn sees_nothing_where_nothing_is() {
         ("noop_reshapes", "g (float x, int64[N] s) => (float y) { r = Reshape(x, s) y = Neg(r) }"),
         ("noop_expands", "g (float[N] x, int64[K] s) => (float y) { r = Expand(x, s) y = Neg(r) }"),
         ("noop_transposes", "g (float[A,B] x) => (float[B,A] y) { t = Transpose(x) y = Neg(t) }"),
+        ("noop_transposes", "g (float[1,N] x) => (float[N,1] y) { t = Transpose(x) y = Neg(t) }"),
         ("redundant_casts", "g (float[N] x) => (double[N] y) { c = Cast<to = 11>(x) y = Neg(c) }"),
         ("matmul_3d", "g (float[B,S,2] x, float[2,2] w) => (float[B,S,2] y) { y = MatMul(x, w) }"),
         // Scores of classes are no attention.

@@ -1,7 +1,7 @@
 //! Operators that move elements, or hand them on.
 
-use super::{Find, Kind, On};
-use crate::analysis::scene::Left;
+use super::{Find, Found, Kind, On};
+use crate::analysis::scene::{Left, Place, Scene};
 
 pub(super) static KINDS: &[Kind] = &[
     Kind {
@@ -50,7 +50,7 @@ pub(super) static KINDS: &[Kind] = &[
         on: On::File,
         passes: &["eliminate_noop_transposes"],
         otherwise: "its result is an output, which keeps its name",
-        find: Find::Rules("eliminate_noop_transposes", &[], Left::IsNothing),
+        find: Find::Walk(noop_transposes),
     },
     Kind {
         id: "noop_reshapes",
@@ -93,3 +93,15 @@ pub(super) static KINDS: &[Kind] = &[
         find: Find::Edits("eliminate_dead_nodes"),
     },
 ];
+
+/// What the pass sees, without axes of size 1 that change their place: elements stay there, too, but the shape does not.
+fn noop_transposes(scene: &Scene<'_>) -> Found {
+    let cx = scene.cx();
+    let keeps_shape = |place: &Place| {
+        let node = scene.model().node(place.root?);
+        Some(cx.same_shape(cx.shape(node.input(0)?).ok()?, cx.shape(node.output(0)?).ok()?))
+    };
+    let mut places = scene.places("eliminate_noop_transposes", &[], Left::IsNothing);
+    places.retain(|place| keeps_shape(place) == Some(true));
+    places.into()
+}
