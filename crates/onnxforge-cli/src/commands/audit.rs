@@ -151,9 +151,12 @@ fn show_side_by_side(models: &[Audited], out: &mut dyn Write) -> io::Result<()> 
         }
         rows.add_row(line(finding.id, &|audit| match of(audit) {
             Some(finding) if finding.count > 0 && finding.passes.is_empty() => grouped(finding.count as u64),
-            Some(finding) if finding.count > 0 => {
-                format!("{} ({:+})", grouped(finding.count as u64), -finding.worth)
-            }
+            Some(finding) if finding.count > 0 => match &finding.newer {
+                Some(newer) if finding.handled == 0 => {
+                    format!("{} (opset {}: {:+})", grouped(finding.count as u64), newer.opset, -newer.worth)
+                }
+                _ => format!("{} ({:+})", grouped(finding.count as u64), -finding.worth),
+            },
             _ => "-".to_owned(),
         }));
         for name in finding.details.keys() {
@@ -165,7 +168,10 @@ fn show_side_by_side(models: &[Audited], out: &mut dyn Write) -> io::Result<()> 
         }
     }
     writeln!(out, "{rows}")?;
-    writeln!(out, "places, and in brackets the nodes that go when the pass runs alone")
+    writeln!(
+        out,
+        "places, and in brackets the nodes that go when the pass runs alone, as the model is or with a newer operator set"
+    )
 }
 
 fn show_places(model: &Audited, out: &mut dyn Write) -> io::Result<()> {
