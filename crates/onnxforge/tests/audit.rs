@@ -115,6 +115,13 @@ fn agrees(title: &str, model: &Model) -> usize {
             assert_eq!(finding.worth, done[&(on_file, finding.passes[0])].nodes, "{title}: {id}");
         }
     }
+    // Nothing that the pass takes for attention is overlooked.
+    let fused = done.entry((false, "fuse_attention")).or_insert_with(|| run(&plain, "fuse_attention"));
+    let blocks = &audit.findings.iter().find(|finding| finding.id == "attention_blocks").unwrap().places;
+    let roots: HashSet<_> = blocks.iter().filter_map(|block| block.place.root).collect();
+    for entry in fused.model.journal().iter().filter(|entry| &*entry.rule == "core") {
+        assert!(entry.consumed.iter().any(|node| roots.contains(node)), "{title}: {entry:?} is no finding");
+    }
     // A pass alone does the same with what is known as it does in the command.
     let mut file = model.clone();
     for (scene, on_file) in [(Scene::of(&mut file), true), (Scene::of(&mut plain), false)] {
