@@ -12,11 +12,13 @@ from ._models import Desk, Inputs, Model, Modules, PathLike, of_same_kind, resul
 from .errors import UsageError
 from .results import (
     AttributeResult,
+    AuditResult,
     BenchResult,
     CheckResult,
     CompareResult,
     CoverageResult,
     ExtractResult,
+    FingerprintResult,
     InspectResult,
     ModelResult,
     OptimizeResult,
@@ -209,11 +211,40 @@ def check(model: Model, *, strict: bool = False, follow_links: bool = False) -> 
     )
 
 
-def inspect(*models: Model, follow_links: bool = False) -> InspectResult:
-    """Show what models are made of: interface, operators, weights; several of them side by side."""
+def inspect(
+    *models: Model,
+    set_dim: Optional[Mapping[str, int]] = None,
+    passes: bool = False,
+    follow_links: bool = False,
+) -> InspectResult:
+    """Show what models are made of: interface, operators, weights, operations and memory; several of them side by side.
+
+    :param set_dim: sizes of named dimensions, for operations and memory; others are 1.
+    :param passes: tell for each pass in how many places it would fire, alone.
+    """
     desk = Desk()
     words = _models(models, desk)
-    return InspectResult(call("inspect", *words, follow_links=follow_links, given=desk.given))
+    answer = call(
+        "inspect", *words, set_dim=set_dim, passes=passes, follow_links=follow_links, given=desk.given
+    )
+    return InspectResult(answer)
+
+
+def audit(*models: Model, follow_links: bool = False) -> AuditResult:
+    """Find what passes are about: shape chains, casts, attention, norms, constants and more.
+
+    What a finding is worth is measured: its pass runs, alone, on a copy of the model.
+    """
+    desk = Desk()
+    words = _models(models, desk)
+    return AuditResult(call("audit", *words, follow_links=follow_links, given=desk.given))
+
+
+def fingerprint(*models: Model, follow_links: bool = False) -> FingerprintResult:
+    """Tell what kind of network models are, how sure that is, and why. Names decide nothing."""
+    desk = Desk()
+    words = _models(models, desk)
+    return FingerprintResult(call("fingerprint", *words, follow_links=follow_links, given=desk.given))
 
 
 def attribute(

@@ -10,11 +10,13 @@ from ._call import Answer
 
 __all__ = [
     "AttributeResult",
+    "AuditResult",
     "BenchResult",
     "CheckResult",
     "CompareResult",
     "CoverageResult",
     "ExtractResult",
+    "FingerprintResult",
     "InspectResult",
     "ModelResult",
     "OptimizeResult",
@@ -184,7 +186,7 @@ class InspectResult(Result):
 
     @property
     def models(self) -> list[dict[str, Any]]:
-        """One entry for each model: interface, operators, weights."""
+        """One entry for each model: interface, operators, weights, effort."""
         return list(self.report["models"])
 
     def _headline(self) -> str:
@@ -214,6 +216,55 @@ class AttributeResult(Result):
             yield (model["model"], "alone", "among all"), [
                 (each["pass"], each["isolated"], each["cumulative"]) for each in rows
             ]
+
+
+class AuditResult(Result):
+    """What models have that passes are about."""
+
+    @property
+    def models(self) -> list[dict[str, Any]]:
+        """One entry for each model, with all its findings."""
+        return list(self.report["models"])
+
+    def finding(self, id: str, model: int = 0) -> dict[str, Any]:
+        """The finding of this name; ``KeyError`` if there is no such kind."""
+        for each in self.models[model]["findings"]:
+            if each["id"] == id:
+                return dict(each)
+        raise KeyError(id)
+
+    def _headline(self) -> str:
+        found = ([each for each in model["findings"] if each["count"]] for model in self.models)
+        return ", ".join(f"{len(findings)} kinds of findings" for findings in found)
+
+    def _tables(self) -> Iterable[tuple[Sequence[str], Iterable[Sequence[object]]]]:
+        for model in self.models:
+            found = [each for each in model["findings"] if each["count"]]
+            yield (model["model"], "places", "handled", "nodes that go", "pass"), [
+                (each["text"], each["count"], each["handled"], each["worth"], ", ".join(each["passes"]))
+                for each in found
+            ]
+
+
+class FingerprintResult(Result):
+    """What kind of network models are."""
+
+    @property
+    def models(self) -> list[dict[str, Any]]:
+        """One entry for each model: class, confidence, reasons, features, and the passes that matter."""
+        return list(self.report["models"])
+
+    @property
+    def classes(self) -> list[str]:
+        """The class of each model: vision, transformer, hybrid, llm, audio or other."""
+        return [model["class"] for model in self.models]
+
+    def _headline(self) -> str:
+        return ", ".join(f"{each['class']} ({each['confidence']:.0%})" for each in self.models)
+
+    def _tables(self) -> Iterable[tuple[Sequence[str], Iterable[Sequence[object]]]]:
+        for model in self.models:
+            yield (model["model"], model["class"]), [("because", reason) for reason in model["reasons"]]
 
 
 class BenchResult(Result):

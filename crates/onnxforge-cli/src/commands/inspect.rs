@@ -1,34 +1,89 @@
 //! `onnxforge inspect`: what a model is made of.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use onnxforge::analysis::effort::{Effort, Figure, effort};
 use onnxforge::analysis::inspect::{Inspection, Interface, inspect};
+use onnxforge::analysis::scene::Scene;
+use onnxforge::ir::Model;
+use onnxforge::passes;
 use serde::Serialize;
 
+use super::run::named_size;
+use super::short_name;
 use crate::failure::{Failure, Verdict};
 use crate::output::{Output, bar, bytes, grouped, number, table};
 
-/// Show what models are made of: interface, operators, weights; several of them side by side.
+/// Show what models are made of: interface, operators, weights, operations and memory; several of them side by side.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The models.
     #[arg(required = true)]
     models: Vec<PathBuf>,
+    /// The size of a named dimension, for operations and memory; others are 1.
+    #[arg(long, value_name = "NAME=N", value_parser = named_size)]
+    set_dim: Vec<(String, usize)>,
+    /// Tell for each pass in how many places it would fire, alone, and how many it would leave.
+    #[arg(long)]
+    passes: bool,
 }
 
 #[derive(Debug, Serialize)]
 struct Report {
     schema: u32,
-    models: Vec<Inspection>,
+    models: Vec<Inspected>,
+}
+
+#[derive(Debug, Serialize)]
+struct Inspected {
+    #[serde(flatten)]
+    inspection: Inspection,
+    effort: Effort,
+    /// What passes could act on, where that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    passes: Option<Vec<Chance>>,
+}
+
+/// What a pass would do, alone, with the model as it is in the file.
+#[derive(Debug, Serialize)]
+struct Chance {
+    pass: &'static str,
+    /// How often it would fire.
+    fires: usize,
+    /// Change of the number of nodes.
+    nodes: i64,
+    /// Places that it is about and would leave as they are.
+    leaves: usize,
+}
+
+impl Inspected {
+    fn of(args: &Args, path: &Path, mut model: Model) -> Self {
+        let sizes: HashMap<String, u64> =
+            args.set_dim.iter().map(|(name, size)| (name.clone(), *size as u64)).collect();
+        let inspection = inspect(&model, Some(path));
+        let effort = effort(&model, &sizes);
+        let passes = args.passes.then(|| {
+            let scene = Scene::of(&mut model);
+            let trials = passes::defaults().filter_map(|pass| scene.trial(pass.name));
+            let chance = |trial: onnxforge::analysis::scene::Trial| Chance {
+                pass: trial.outcome.pass.name,
+                fires: trial.outcome.edits,
+                nodes: trial.outcome.nodes,
+                leaves: trial.outcome.skipped.len(),
+            };
+            trials.map(chance).collect()
+        });
+        Self { inspection, effort, passes }
+    }
 }
 
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     let models = args
         .models
         .iter()
-        .map(|path| Ok(inspect(&output.files.load(path)?, Some(path))))
+        .map(|path| Ok(Inspected::of(args, path, output.files.load(path)?)))
         .collect::<Result<Vec<_>, Failure>>()?;
     let report = Report { schema: 1, models };
     output.result(&report, |out| match report.models.as_slice() {
@@ -74,9 +129,52 @@ fn nodes(model: &Inspection) -> String {
     format!("{} (+ {elsewhere} in bodies and functions)", grouped(model.nodes as u64))
 }
 
-fn show_one(model: &Inspection, out: &mut dyn Write) -> io::Result<()> {
+/// Label and value of what a run takes.
+fn effort_lines(effort: &Effort) -> Vec<(&'static str, String)> {
+    let counted = |figure: &Figure, unit: &dyn Fn(u64) -> String| match &figure.expression {
+        Some(expression) if expression.chars().any(char::is_alphabetic) => {
+            format!("{} = {expression}", unit(figure.value))
+        }
+        _ => unit(figure.value),
+    };
+    let mut lines = vec![
+        ("FLOPs", counted(&effort.flops, &grouped)),
+        ("MACs", counted(&effort.macs, &grouped)),
+        ("activations", counted(&effort.memory, &bytes)),
+    ];
+    if let Some(node) = &effort.memory_at {
+        lines.push(("most at", node.clone()));
+    }
+    if !effort.assumed.is_empty() {
+        lines.push(("taken as 1", format!("{}; --set-dim NAME=N", effort.assumed.join(", "))));
+    }
+    if effort.unknown_nodes + effort.unknown_values > 0 {
+        let text = format!(
+            "operations of {} nodes, sizes of {} values",
+            effort.unknown_nodes, effort.unknown_values
+        );
+        lines.push(("not known", text));
+    }
+    lines
+}
+
+fn show_passes(chances: &[Chance], out: &mut dyn Write) -> io::Result<()> {
+    let mut rows = table(&["pass", "would fire", "nodes", "would leave"]);
+    for chance in chances.iter().filter(|chance| chance.fires + chance.leaves > 0) {
+        rows.add_row([
+            comfy_table::Cell::new(chance.pass),
+            number(grouped(chance.fires as u64)),
+            number(format!("{:+}", chance.nodes)),
+            number(grouped(chance.leaves as u64)),
+        ]);
+    }
+    writeln!(out, "{rows}")
+}
+
+fn show_one(inspected: &Inspected, out: &mut dyn Write) -> io::Result<()> {
+    let model = &inspected.inspection;
     writeln!(out, "{}", model.path.as_deref().unwrap_or("model"))?;
-    for (label, value) in facts(model) {
+    for (label, value) in facts(model).into_iter().chain(effort_lines(&inspected.effort)) {
         writeln!(out, "  {label:<13} {value}")?;
     }
     show_interface("inputs", &model.inputs, out)?;
@@ -116,7 +214,10 @@ fn show_one(model: &Inspection, out: &mut dyn Write) -> io::Result<()> {
         }
         writeln!(out, "{rows}")?;
     }
-    Ok(())
+    match &inspected.passes {
+        Some(chances) => show_passes(chances, out),
+        None => Ok(()),
+    }
 }
 
 fn show_interface(title: &str, ports: &[Interface], out: &mut dyn Write) -> io::Result<()> {
@@ -129,8 +230,10 @@ fn show_interface(title: &str, ports: &[Interface], out: &mut dyn Write) -> io::
     Ok(())
 }
 
-fn show_side_by_side(models: &[Inspection], out: &mut dyn Write) -> io::Result<()> {
-    let names = models.iter().map(|model| short_name(model.path.as_deref().unwrap_or("model"), models));
+fn show_side_by_side(models: &[Inspected], out: &mut dyn Write) -> io::Result<()> {
+    let paths: Vec<&str> =
+        models.iter().map(|model| model.inspection.path.as_deref().unwrap_or("model")).collect();
+    let names = paths.iter().map(|path| short_name(path, &paths));
     let mut rows = table(&std::iter::once("").chain(names).collect::<Vec<_>>());
     for (label, cell) in [
         ("file", (|m| m.file_bytes.map_or_else(|| "-".to_owned(), bytes)) as fn(&Inspection) -> String),
@@ -142,11 +245,20 @@ fn show_side_by_side(models: &[Inspection], out: &mut dyn Write) -> io::Result<(
         ("parameters", |m| grouped(m.parameters)),
         ("weights", |m| bytes(m.weight_bytes)),
     ] {
-        rows.add_row(std::iter::once(label.to_owned()).chain(models.iter().map(cell)));
+        rows.add_row(
+            std::iter::once(label.to_owned()).chain(models.iter().map(|model| cell(&model.inspection))),
+        );
+    }
+    for (label, cell) in [
+        ("FLOPs", (|e| grouped(e.flops.value)) as fn(&Effort) -> String),
+        ("MACs", |e| grouped(e.macs.value)),
+        ("activations", |e| bytes(e.memory.value)),
+    ] {
+        rows.add_row(std::iter::once(label.to_owned()).chain(models.iter().map(|model| cell(&model.effort))));
     }
     let mut counts: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (i, model) in models.iter().enumerate() {
-        for op in &model.operators {
+        for op in &model.inspection.operators {
             counts.entry(&op.op).or_insert_with(|| vec![0; models.len()])[i] = op.count;
         }
     }
@@ -157,22 +269,27 @@ fn show_side_by_side(models: &[Inspection], out: &mut dyn Write) -> io::Result<(
             counts.iter().map(|&count| if count == 0 { "-".to_owned() } else { grouped(count as u64) });
         rows.add_row(std::iter::once(op.to_owned()).chain(cells));
     }
+    show_chances(models, &mut rows);
     for column in rows.column_iter_mut().skip(1) {
         column.set_cell_alignment(comfy_table::CellAlignment::Right);
     }
     writeln!(out, "{rows}")
 }
 
-/// The file's name, or its whole path when another model has the same name.
-fn short_name<'a>(path: &'a str, models: &[Inspection]) -> &'a str {
-    let name = |path: &'a str| path.rsplit(['/', '\\']).next().unwrap_or(path);
-    let ending = format!("/{}", name(path));
-    let same = models
-        .iter()
-        .filter_map(|model| model.path.as_deref())
-        .filter(|other| other.ends_with(&ending))
-        .count();
-    if same > 1 { path } else { name(path) }
+/// How often passes would fire, a line for each that would at all.
+fn show_chances(models: &[Inspected], rows: &mut comfy_table::Table) {
+    for pass in passes::defaults() {
+        let fires = models.iter().map(|model| {
+            let chance = model.passes.iter().flatten().find(|chance| chance.pass == pass.name);
+            chance.map_or(0, |chance| chance.fires)
+        });
+        let fires: Vec<usize> = fires.collect();
+        if fires.iter().any(|&fires| fires > 0) {
+            let cells =
+                fires.iter().map(|&fires| if fires == 0 { "-".to_owned() } else { grouped(fires as u64) });
+            rows.add_row(std::iter::once(pass.name.to_owned()).chain(cells));
+        }
+    }
 }
 
 fn interface_lines(ports: &[Interface]) -> String {

@@ -1,6 +1,7 @@
 //! One file per command.
 
 mod attribute;
+mod audit;
 mod bench;
 mod census;
 mod check;
@@ -11,6 +12,7 @@ mod doctor;
 mod explain;
 mod export;
 mod extract;
+mod fingerprint;
 mod hierarchy;
 mod infer;
 mod inspect;
@@ -57,6 +59,8 @@ pub enum Command {
     Passes(passes::Args),
     Explain(explain::Args),
     Attribute(attribute::Args),
+    Audit(audit::Args),
+    Fingerprint(fingerprint::Args),
     Census(census::Args),
     Bench(bench::Args),
     Study(study::Args),
@@ -93,6 +97,8 @@ impl Command {
             Self::Passes(args) => passes::run(&args, output),
             Self::Explain(args) => explain::run(&args, output),
             Self::Attribute(args) => attribute::run(&args, output),
+            Self::Audit(args) => audit::run(&args, output),
+            Self::Fingerprint(args) => fingerprint::run(&args, output),
             Self::Census(args) => census::run(&args, output),
             Self::Bench(args) => bench::run(&args, output),
             Self::Study(args) => study::run(&args, output),
@@ -174,6 +180,14 @@ fn warn_of_newer_opsets(path: &Path, model: &Model) {
     for newer in newer_opsets(model) {
         tracing::warn!("{}: {newer}", path.display());
     }
+}
+
+/// The file's name, or its whole path when another one has the same name.
+fn short_name<'a>(path: &'a str, paths: &[&str]) -> &'a str {
+    let name = |path: &'a str| path.rsplit(['/', '\\']).next().unwrap_or(path);
+    let ending = format!("/{}", name(path));
+    let same = paths.iter().filter(|other| other.ends_with(&ending)).count();
+    if same > 1 { path } else { name(path) }
 }
 
 /// The rules that a model may break without losing its meaning.

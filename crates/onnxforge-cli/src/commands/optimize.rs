@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use clap::builder::{
     NonEmptyStringValueParser, PossibleValue, PossibleValuesParser, RangedU64ValueParser, TypedValueParser,
 };
+use onnxforge::analysis::fingerprint::Fingerprint;
 use onnxforge::check::nearest;
 use onnxforge::hierarchy::effect::ModuleEffect;
 use onnxforge::interface::{self, Wishes};
@@ -222,6 +223,7 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     refuse_invalid(&args.model, output, cured)?;
     let mut model = output.files.load(&args.model)?;
     super::warn_of_newer_opsets(&args.model, &model);
+    tell_class(&model);
     let (before, operators_before) = (Size::of(&model), model.operator_counts());
     let lineage = Lineage::of(&args.model, &model, output);
     let wishes = Wishes {
@@ -307,6 +309,23 @@ impl Checks {
             rounding: 0.0,
         };
         Ok(guard::Options { when, comparison, local: LOCAL, original: Some(model.clone()) })
+    }
+}
+
+/// Says what kind of network the model is, and which passes matter for it, where somebody wants to know.
+fn tell_class(model: &Model) {
+    if !tracing::enabled!(tracing::Level::INFO) {
+        return;
+    }
+    let found = Fingerprint::of(model);
+    tracing::info!(
+        "{} ({:.0} % sure): {}",
+        found.class.name(),
+        found.confidence * 100.0,
+        found.reasons.join("; ")
+    );
+    for fit in found.passes() {
+        tracing::info!("{} matters: {}", fit.pass, fit.why);
     }
 }
 

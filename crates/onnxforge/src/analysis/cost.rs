@@ -80,9 +80,13 @@ pub fn total(model: &Model, inference: &Inference, sizes: &HashMap<String, u64>)
     total
 }
 
-/// A sum of products, kept apart so that it can be evaluated where its expression does not fit.
+/// A sum of products, kept apart so that it can be evaluated where its expression does not fit. The first ones, `paired` of them, are
+/// multiplications each with its addition.
 #[derive(Default)]
-struct Count(Vec<Vec<Dim>>);
+pub(super) struct Count {
+    terms: Vec<Vec<Dim>>,
+    paired: usize,
+}
 
 impl Count {
     fn nothing() -> Self {
@@ -98,18 +102,28 @@ impl Count {
     fn and(mut self, factor: usize, dims: &[Dim]) -> Self {
         if factor > 0 {
             let factor = Dim::from(i64::try_from(factor).unwrap_or(i64::MAX));
-            self.0.push(std::iter::once(factor).chain(dims.iter().cloned()).collect());
+            self.terms.push(std::iter::once(factor).chain(dims.iter().cloned()).collect());
         }
         self
     }
 
-    fn to_dim(&self) -> Option<Dim> {
-        let products: Option<Vec<Dim>> = self.0.iter().map(Dim::product).collect();
+    /// The same, where everything so far are multiplications with additions.
+    fn paired(self) -> Self {
+        Self { paired: self.terms.len(), ..self }
+    }
+
+    /// The multiplications with additions alone, each counted as two.
+    pub(super) fn products(&self) -> Self {
+        Self { terms: self.terms[..self.paired].to_vec(), paired: self.paired }
+    }
+
+    pub(super) fn to_dim(&self) -> Option<Dim> {
+        let products: Option<Vec<Dim>> = self.terms.iter().map(Dim::product).collect();
         Dim::sum(&products?)
     }
 
-    fn evaluate(&self, size: &dyn Fn(Symbol) -> Option<i64>) -> Option<u64> {
-        self.0.iter().try_fold(0u64, |sum, product| {
+    pub(super) fn evaluate(&self, size: &dyn Fn(Symbol) -> Option<i64>) -> Option<u64> {
+        self.terms.iter().try_fold(0u64, |sum, product| {
             let mut value = 1u64;
             for factor in product {
                 let factor = u64::try_from(factor.evaluate(size)?).unwrap_or(0);
@@ -120,7 +134,12 @@ impl Count {
     }
 }
 
-fn count(model: &Model, inference: &Inference, functions: &Functions, id: NodeId) -> Option<Count> {
+pub(super) fn count(
+    model: &Model,
+    inference: &Inference,
+    functions: &Functions,
+    id: NodeId,
+) -> Option<Count> {
     let Callee::Operator(call) = functions.callee(model, id, None) else { return None };
     if call.node.bodies().next().is_some() {
         return None;
@@ -180,7 +199,7 @@ impl<'a> Cost<'a> {
             "ConvTranspose" => {
                 let weights = self.input(1)?.get(1..)?;
                 let dims = [self.input(0)?, weights].concat();
-                Some(Count::each(2, &dims).and(self.has(2), self.output()?))
+                Some(Count::each(2, &dims).paired().and(self.has(2), self.output()?))
             }
             "Einsum" => self.einsum(),
             "Attention" if !contrib => self.attention(4),
@@ -262,7 +281,7 @@ impl<'a> Cost<'a> {
 
     /// `depth` multiplications with addition for each element of the result.
     fn sums(&self, depth: Dim) -> Option<Count> {
-        Some(Count::each(2, &[self.output()?, &[depth]].concat()))
+        Some(Count::each(2, &[self.output()?, &[depth]].concat()).paired())
     }
 
     /// A product of matrices whose first operand is input `index`.
@@ -284,7 +303,7 @@ impl<'a> Cost<'a> {
     fn conv(&self, index: usize, bias: usize) -> Option<Count> {
         let window = self.input(index)?.get(1..)?;
         let dims = [self.output()?, window].concat();
-        Some(Count::each(2, &dims).and(bias, self.output()?))
+        Some(Count::each(2, &dims).paired().and(bias, self.output()?))
     }
 
     fn pool(&self, each: usize) -> Option<Count> {
@@ -326,7 +345,7 @@ impl<'a> Cost<'a> {
             Some(_) => keys.add(self.input(past)?.get(2)?)?,
         };
         let dims = |width: &Dim| [batch, queries, &keys, width].map(Clone::clone);
-        Some(Count::each(2, &dims(&scored)).and(2, &dims(&mixed)).and(5, &dims(&heads)))
+        Some(Count::each(2, &dims(&scored)).and(2, &dims(&mixed)).paired().and(5, &dims(&heads)))
     }
 
     /// The same of one input that is projected to queries, keys and values.
@@ -343,9 +362,12 @@ impl<'a> Cost<'a> {
         };
         let heads = Dim::from(self.call.int("num_heads").ok()?);
         let dims = |width: &Dim| [batch, queries, &keys, width].map(Clone::clone);
-        let projection = Count::each(2, &[batch, queries, width, projected].map(Clone::clone))
-            .and(self.has(2), &[batch, queries, projected].map(Clone::clone));
-        Some(projection.and(2, &dims(&scored)).and(2, &dims(mixed)).and(5, &dims(&heads)))
+        let products = Count::each(2, &[batch, queries, width, projected].map(Clone::clone))
+            .and(2, &dims(&scored))
+            .and(2, &dims(mixed))
+            .paired();
+        let bias = [batch, queries, projected].map(Clone::clone);
+        Some(products.and(self.has(2), &bias).and(5, &dims(&heads)))
     }
 
     /// A recurrent layer with so many gates, and operations for each element of its state.
@@ -355,7 +377,7 @@ impl<'a> Cost<'a> {
         };
         let state = [steps, batch, directions, hidden].map(Clone::clone);
         let with = |last: &Dim| [&state[..], std::slice::from_ref(last)].concat();
-        let products = Count::each(2 * gates, &with(width)).and(2 * gates, &with(hidden));
+        let products = Count::each(2 * gates, &with(width)).and(2 * gates, &with(hidden)).paired();
         Some(products.and(gates + 2 * gates * self.has(3) + each, &state))
     }
 
@@ -398,6 +420,7 @@ impl<'a> Cost<'a> {
             None => sizes.iter().any(|(label, _)| left.matches(*label).count() > 1),
         };
         let dims: Vec<Dim> = sizes.into_iter().map(|(_, dim)| dim).collect();
-        Some(Count::each(terms.len() - 1 + usize::from(summed), &dims))
+        let count = Count::each(terms.len() - 1 + usize::from(summed), &dims);
+        Some(if terms.len() == 2 && summed { count.paired() } else { count })
     }
 }

@@ -43,7 +43,7 @@ pub enum Given {
 }
 
 /// What is known of a model.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Inference {
     facts: Vec<Fact>,
     symbols: Symbols,

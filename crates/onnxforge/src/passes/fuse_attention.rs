@@ -271,8 +271,8 @@ fn seen(cx: &Cx<'_>, bias: ValueId, guarded: bool) -> Result<(Kind, ValueId), Sk
 fn groups(cx: &Cx<'_>, id: NodeId) -> Result<Change, Skip> {
     let node = cx.node(id);
     let q = cx.shape(cx.input(id, 0)?)?;
-    let (k, key_nodes) = repeated(cx, id, 1).ok_or(Skip::NOT_HERE)?;
-    let (v, value_nodes) = repeated(cx, id, 2).ok_or(Skip::NOT_HERE)?;
+    let (k, key_nodes) = repeated(cx, cx.input(id, 1)?, id).ok_or(Skip::NOT_HERE)?;
+    let (v, value_nodes) = repeated(cx, cx.input(id, 2)?, id).ok_or(Skip::NOT_HERE)?;
     let (keys, values) = (cx.shape(k)?, cx.shape(v)?);
     let heads = |shape: &[Dim]| shape.get(1).and_then(Dim::as_const).filter(|&heads| heads > 0);
     let (Some(all), Some(of_keys), Some(of_values)) = (heads(q), heads(keys), heads(values)) else {
@@ -289,9 +289,8 @@ fn groups(cx: &Cx<'_>, id: NodeId) -> Result<Change, Skip> {
     Ok(change)
 }
 
-/// What input `index` repeats along its heads, each `n` times in a row, and the nodes that do it.
-fn repeated(cx: &Cx<'_>, id: NodeId, index: usize) -> Option<(ValueId, [NodeId; 3])> {
-    let y = cx.node(id).input(index)?;
+/// What `y` repeats along its heads, each `n` times in a row, and the nodes beside `id` that do it.
+pub(crate) fn repeated(cx: &Cx<'_>, y: ValueId, id: NodeId) -> Option<(ValueId, [NodeId; 3])> {
     let reshape = cx.producer(y, "Reshape", id)?;
     let wide = cx.node(reshape).input(0)?;
     let expand = cx.producer(wide, "Expand", id)?;

@@ -27,7 +27,7 @@ mod eliminate_zero_rnn_state;
 mod fold_cast_chains;
 mod fold_constant_of_shape_cast;
 mod fold_constants;
-mod fuse_attention;
+pub(crate) mod fuse_attention;
 mod fuse_attention_qkv;
 mod fuse_conv_batchnorm;
 mod fuse_conv_bias;

@@ -167,6 +167,33 @@ pub fn optimize_watched<'m>(
     Outcome { passes: outcomes, rounds, stop, inference }
 }
 
+/// What [`optimize`] does with one pass, on a model of which `facts` are known already: cheap enough to be done for every pass.
+pub fn alone(model: &mut Model, facts: Inference, pass: &'static Pass) -> PassOutcome {
+    let budget = Budget { growth: growth(model), ..Budget::default() };
+    let first_edit = model.journal().len();
+    let mut bench = Workbench::new(model, facts, budget);
+    let mut outcome = PassOutcome::new(pass);
+    let mut mark = None;
+    let mut is_full = true;
+    for _ in 0..MAX_ROUNDS {
+        let changed = outcome.run(&mut bench, &mut mark);
+        if !changed && is_full {
+            break;
+        }
+        // What is known now may show more.
+        is_full = !changed;
+        if is_full {
+            mark = None;
+            bench.infer();
+        }
+    }
+    for entry in bench.model.journal().iter().skip(first_edit) {
+        outcome.nodes += entry.nodes;
+        outcome.bytes = outcome.bytes.saturating_add(entry.bytes);
+    }
+    outcome
+}
+
 /// By how much a model may grow: 1 MiB and 5 % of its constants.
 fn growth(model: &Model) -> u64 {
     (1 << 20) + model.stored_bytes() / 20

@@ -30,6 +30,11 @@ impl Change {
         }
     }
 
+    /// The nodes that it is about: those that it consumes or takes the work of.
+    pub fn nodes(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.rewrite.consumed().iter().chain(&self.absorbed).copied()
+    }
+
     /// This change promises more than the rule does in general.
     pub fn promise(&mut self, accuracy: Accuracy) {
         self.rewrite.promise(accuracy);

@@ -178,6 +178,14 @@ impl<'m> Workbench<'m> {
         self.commit(change)
     }
 
+    /// What a rule of a pass would do at a node. Nothing is changed, and whether the change could be made is not checked.
+    pub fn look(&self, pass: &'static str, rule: &dyn Rule, id: NodeId) -> Result<Change, Skip> {
+        if !is_root(rule, self.model, id) {
+            return Err(Skip::NOT_HERE);
+        }
+        rule.apply(&self.cx(pass, rule.name(), rule.accuracy()), id)
+    }
+
     /// Makes the change, or says why not and leaves everything as it is.
     pub fn commit(&mut self, mut change: Change) -> Result<(), Skip> {
         if self.is_spent() || self.is_barred(&change.rewrite) {
