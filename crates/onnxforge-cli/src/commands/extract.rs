@@ -149,7 +149,7 @@ fn observed(
     output: &Output,
 ) -> Result<(Observed, verify::Options), Failure> {
     let options = verify::Options {
-        engine: args.engine.engine(),
+        engine: args.engine.engine(false),
         samples: 1,
         seed: 0,
         given: given(args.inputs.as_deref(), model, output)?,

@@ -299,7 +299,11 @@ impl Checks {
             Runtime::get()?;
         }
         let comparison = verify::Options {
-            engine: if when == When::Off { Engine::Native } else { self.engine.engine() },
+            engine: if when == When::Off {
+                Engine::Native
+            } else {
+                self.engine.engine(verify::is_large(model))
+            },
             samples: self.samples,
             seed: self.seed,
             given: given(self.inputs.as_deref(), model, output)?,

@@ -193,6 +193,11 @@ pub fn verify(
 /// Models with more bytes of constants than this are compared block by block.
 const LARGE: u64 = 1 << 30;
 
+/// Whether a model is compared block by block.
+pub fn is_large(model: &Model) -> bool {
+    model.stored_bytes() > LARGE
+}
+
 /// Compares two models, one of which was made from the other, at their outputs and at values that both compute; block by block where
 /// they are large.
 pub fn verify_inside(
@@ -201,7 +206,7 @@ pub fn verify_inside(
     options: &Options,
     progress: &dyn Progress,
 ) -> Result<Report, VerifyError> {
-    if first.stored_bytes() > LARGE {
+    if is_large(first) {
         return blocks::verify_blocks(first, second, &Pairs::by_id(first, second), options, progress);
     }
     let pairs = paired_outputs(first, second)?;

@@ -1,15 +1,61 @@
 //! Arrays from constants and back.
 
+use std::io::{self, Write};
 use std::sync::Arc;
 
 use half::{bf16, f16};
 use num_complex::Complex;
 
 use super::{Array, Buf, Buffer, Code, Elem};
-use crate::blob::Blob;
 use crate::ir::DType;
 use crate::ir::tensor::{Data, Tensor, TensorError};
 use crate::ops::error::OpError;
+
+/// Elements that are made of bytes as these come, so that the bytes are never all in memory.
+struct Elements<T> {
+    made: Vec<T>,
+    /// The first bytes of the next element.
+    begun: Vec<u8>,
+}
+
+impl<T: Packed> Elements<T> {
+    /// The elements of a tensor of this type.
+    fn of(tensor: &Tensor) -> Result<Vec<T>, OpError> {
+        let mut elements = Self { made: Vec::new(), begun: Vec::new() };
+        elements
+            .made
+            .try_reserve_exact(tensor.len())
+            .map_err(|_| TensorError::TooLarge(tensor.shape().to_vec()))?;
+        let payload = tensor.payload()?;
+        payload
+            .write_to(&mut elements)
+            .map_err(|error| TensorError::Unavailable(error.to_string().into()))?;
+        Ok(elements.made)
+    }
+}
+
+impl<T: Packed> Write for Elements<T> {
+    fn write(&mut self, mut bytes: &[u8]) -> io::Result<usize> {
+        let (all, size) = (bytes.len(), size_of::<T>());
+        if !self.begun.is_empty() {
+            let missing = bytes.len().min(size - self.begun.len());
+            self.begun.extend_from_slice(&bytes[..missing]);
+            bytes = &bytes[missing..];
+            if self.begun.len() == size {
+                self.made.push(T::read(&self.begun));
+                self.begun.clear();
+            }
+        }
+        let whole = bytes.chunks_exact(size);
+        self.begun.extend_from_slice(whole.remainder());
+        self.made.extend(whole.map(T::read));
+        Ok(all)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
 
 impl Array {
     /// The elements of a constant; in place where the file's bytes are aligned.
@@ -22,17 +68,13 @@ impl Array {
             ($($dtype:ident $type:ty),*) => {
                 match dtype {
                     $( DType::$dtype => {
-                        let blob = match tensor.data() {
-                            Data::Bytes(blob) => blob.clone(),
-                            _ => Blob::owned_by(tensor.bytes()?.into_owned()),
-                        };
-                        if <$type as Elem>::view(&blob).is_some() {
-                            let data = <$type as Elem>::wrap(Buf::Mapped(blob));
+                        if let Data::Bytes(blob) = tensor.data()
+                            && <$type as Elem>::view(blob).is_some()
+                        {
+                            let data = <$type as Elem>::wrap(Buf::Mapped(blob.clone()));
                             return Ok(Self { dtype, shape, data });
                         }
-                        let chunks = blob.chunks_exact(size_of::<$type>());
-                        let data: Vec<$type> = chunks.map(<$type as Packed>::read).collect();
-                        return Self::with_dtype(dtype, shape, data);
+                        return Self::with_dtype(dtype, shape, Elements::<$type>::of(tensor)?);
                     } )*
                     DType::Bool => {
                         let data = tensor.bytes()?.iter().map(|&byte| byte != 0).collect::<Vec<bool>>();
@@ -160,6 +202,17 @@ mod tests {
             let array = Array::from_tensor(&tensor).unwrap();
             assert_eq!((array.dtype(), array.shape(), array.len()), (dtype, &[7][..], 7));
             assert!(array.to_tensor().unwrap().same_bits(&tensor), "{dtype}");
+        }
+    }
+
+    #[test]
+    fn elements_are_made_of_bytes_in_any_pieces() {
+        let wanted = [1.5f32, -2.0, 3.25, f32::MAX];
+        let bytes: Vec<u8> = wanted.iter().flat_map(|element| element.to_le_bytes()).collect();
+        for step in 1..=bytes.len() {
+            let mut elements = Elements::<f32> { made: Vec::new(), begun: Vec::new() };
+            bytes.chunks(step).for_each(|piece| elements.write_all(piece).unwrap());
+            assert_eq!(elements.made, wanted);
         }
     }
 }
