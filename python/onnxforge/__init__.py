@@ -10,7 +10,10 @@ tell ``progress=`` how far they are. Warnings go to the logger ``onnxforge``.
 
 from __future__ import annotations
 
-from . import errors, results, torch
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from . import errors, results
 from ._api import (
     attribute,
     audit,
@@ -44,6 +47,9 @@ from .errors import (
 )
 from .hierarchy import Hierarchy, Module
 
+if TYPE_CHECKING:
+    from . import corpus, torch
+
 __all__ = [
     "Error",
     "Hierarchy",
@@ -61,6 +67,7 @@ __all__ = [
     "bench",
     "check",
     "compare",
+    "corpus",
     "coverage",
     "errors",
     "extract",
@@ -79,3 +86,10 @@ __all__ = [
     "upgrade",
     "verify",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Parts that most programs do not need are imported when they are."""
+    if name in ("corpus", "torch"):
+        return importlib.import_module(f".{name}", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -147,8 +147,14 @@ def run(
     _table_format()
     limit = None if memory is None else int(memory * 1e9)
     target = os.path.join(folder, "models" if task == "optimize" else "data")
+
+    def place(name: str) -> str:
+        # A study keeps the answers about a model in a folder of its name.
+        return name if task == "optimize" else os.path.splitext(name)[0].replace(os.sep, ".")
+
     jobs = [
-        Job(task, name, path, os.path.join(target, name), options, limit, timeout) for name, path in found.items()
+        Job(task, name, path, os.path.join(target, place(name)), options, limit, timeout)
+        for name, path in found.items()
     ]
     pool: Pool = _Ray() if engine == "ray" else _Processes(workers or os.cpu_count() or 1)
     rows: dict[str, dict[str, Any]] = {}
@@ -167,7 +173,7 @@ def run(
     if task == "study":
         from ._call import call
 
-        call("study", *found.values(), output=folder, summary_only=True)
+        call("study", output=folder, summary_only=True)
     return CorpusResult(in_order, folder)
 
 

@@ -43,7 +43,7 @@ const LENGTH: usize = 128;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Models, or folders of models.
-    #[arg(required = true)]
+    #[arg(required_unless_present = "summary_only")]
     models: Vec<PathBuf>,
     /// The folder for the results.
     #[arg(short, long)]
@@ -72,8 +72,8 @@ pub struct Args {
     /// Only ask about this one model, and keep the answers in the folder.
     #[arg(long, hide = true)]
     record_only: bool,
-    /// Only sum up answers that are kept.
-    #[arg(long, hide = true, conflicts_with = "record_only")]
+    /// Only sum up the answers that the folder of the results keeps.
+    #[arg(long, hide = true, conflicts_with_all = ["record_only", "models"])]
     summary_only: bool,
 }
 
@@ -89,6 +89,10 @@ struct Report {
 }
 
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
+    let data = args.output.join("data");
+    if args.summary_only {
+        return sum_up(args, studied(&data)?, output);
+    }
     let subjects = subjects(&args.models)?;
     if args.record_only {
         let [subject] = &subjects[..] else { return Err(Failure::new("--record-only takes one model")) };
@@ -97,18 +101,27 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
         output.result(&serde_json::json!({"schema": 1, "steps": answers.len(), "good": good}), |_| Ok(()))?;
         return Ok(if good { Verdict::Yes } else { Verdict::No });
     }
-    let data = args.output.join("data");
-    if !args.summary_only {
-        record_all(args, &subjects, &data, output)?;
-        if !args.no_bench {
-            measure_all(args, &subjects, &data, output)?;
-        }
+    record_all(args, &subjects, &data, output)?;
+    if !args.no_bench {
+        measure_all(args, &subjects, &data, output)?;
     }
-    let models = subjects.iter().map(|subject| {
-        let folder = data.join(&subject.name);
-        Studied::read(&subject.name, &folder)
-    });
-    let corpus = Corpus { models: models.collect() };
+    let models = subjects.iter().map(|subject| Studied::read(&subject.name, &data.join(&subject.name)));
+    sum_up(args, models.collect(), output)
+}
+
+/// Every model of which answers are kept.
+fn studied(data: &Path) -> Result<Vec<Studied>, Failure> {
+    let failed = |error| Failure::at(data, format_args!("cannot be read: {error}"));
+    let folders = std::fs::read_dir(data).map_err(failed)?.collect::<Result<Vec<_>, _>>().map_err(failed)?;
+    let read = |entry: &std::fs::DirEntry| Studied::read(&entry.file_name().to_string_lossy(), &entry.path());
+    let mut models: Vec<Studied> = folders.iter().map(read).collect();
+    models.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(models)
+}
+
+/// Makes tables, plots and the page of what is known.
+fn sum_up(args: &Args, models: Vec<Studied>, output: &Output) -> Result<Verdict, Failure> {
+    let corpus = Corpus { models };
     let study = experiments::all(&corpus);
     let files = study.write(&args.output, &corpus, output)?;
     let report = Report {

@@ -1,0 +1,133 @@
+"""The study: every experiment on a small corpus, models that cannot be studied among them, and its page."""
+
+import json
+import os
+import re
+import shutil
+
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from conftest import ROOT
+
+EXAMPLES = ROOT / "examples"
+EXPERIMENTS = ["01-19", "02-15", "03", "04", "06", "07", "08", "10-20", "11", "12", "13", "14", "16", "17", "18", "21", "22"]
+
+
+def rejected(path):
+    """A valid model of an operator that no runtime knows."""
+    port = lambda name: helper.make_tensor_value_info(name, TensorProto.FLOAT, [4])
+    graph = helper.make_graph([helper.make_node("Frobnicate", ["x"], ["y"], domain="nobody")], "g", [port("x")], [port("y")])
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("nobody", 1)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), path)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("corpus")
+    for path in EXAMPLES.glob("*.onnx"):
+        shutil.copy(path, folder)
+    (folder / "corrupt.onnx").write_bytes((EXAMPLES / "tiny_bert.onnx").read_bytes()[:1000])
+    rejected(folder / "rejected.onnx")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def study(forge, corpus, tmp_path_factory):
+    results = tmp_path_factory.mktemp("results")
+    forge("study", corpus, "-o", results, "--no-bench", "--sweep", 2, "--jobs", 2).good()
+    return results
+
+
+def tables(results, experiment):
+    found = json.loads((results / "study.json").read_text())["experiments"]
+    return next(each for each in found if each["id"] == experiment)["tables"]
+
+
+def test_every_experiment_is_there(study):
+    written = sorted(path.name for path in study.glob("*.md"))
+    for experiment in EXPERIMENTS:
+        assert any(name.startswith(f"{experiment}-") for name in written), experiment
+    index = (study / "README.md").read_text()
+    for name in written:
+        text = (study / name).read_text()
+        assert "TBD" not in text and "NaN" not in text
+        assert name == "README.md" or f"({name})" in index
+        for link in re.findall(r"!\[[^]]*\]\(([^)]+)\)", text):
+            assert (study / link).read_text().endswith("</svg>\n")
+
+
+def test_what_cannot_be_studied_is_listed(study):
+    index = (study / "README.md").read_text()
+    assert re.search(r"corrupt \| inspect: .*corrupt\.onnx", index)
+    [sizes, *_] = tables(study, "01/19")
+    assert [row[0] for row in sizes["rows"]] == ["rejected", "small_cnn", "tiny_bert", "tiny_llama"]
+
+
+def test_attribution_adds_up(study):
+    sizes, among, alone, never = tables(study, "01/19")
+    sums = {row[0]: row[1:] for row in among["rows"]}["sum"]
+    for model, total in zip(sizes["rows"], sums, strict=True):
+        assert model[2]["value"] - model[1]["value"] == total["value"]
+    assert len(among["rows"]) == len(alone["rows"]) > 18
+    # Every pass that removes nothing has a reason.
+    assert all(row[2] for row in never["rows"])
+
+
+def test_the_same_in_another_order(forge, corpus, study, tmp_path):
+    forge("study", corpus, "-o", tmp_path, "--no-bench", "--sweep", 2, "--jobs", 1).good()
+    for experiment in ("01/19", "06", "07", "11", "22"):
+        assert tables(tmp_path, experiment) == tables(study, experiment)
+
+
+def test_it_goes_on_where_it_was(forge, corpus, study):
+    kept = {path: path.stat().st_mtime_ns for path in (study / "data").rglob("*.json")}
+    assert len(kept) > 50
+    lost = study / "data/tiny_bert/audit.json"
+    lost.unlink()
+    forge("study", corpus, "-o", study, "--no-bench", "--sweep", 2).good()
+    again = {path: path.stat().st_mtime_ns for path in (study / "data").rglob("*.json")}
+    assert {path for path in again if again[path] != kept[path]} == {lost}
+
+
+def test_too_little_memory_loses_only_the_model(forge, tmp_path):
+    (tmp_path / "in").mkdir()
+    shutil.copy(EXAMPLES / "small_cnn.onnx", tmp_path / "in")
+    report = json.loads(forge("study", tmp_path / "in", "-o", tmp_path / "out", "--no-bench", "--memory", 0.001, "--json").good().out)
+    assert report["models"] == 1 and report["failed"]["small_cnn"]
+
+
+def test_usage(forge, tmp_path):
+    forge("study", tmp_path, "-o", tmp_path / "out").refused("no model")
+    forge("study", tmp_path / "missing.onnx", "-o", tmp_path / "out", "--no-bench").good()
+    assert "missing.onnx" in (tmp_path / "out/README.md").read_text()
+
+
+def test_the_page(study, chromium):
+    page = chromium.new_page()
+    problems = []
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("request", lambda request: request.url.startswith("http") and problems.append(request.url))
+    page.goto((study / "index.html").as_uri())
+    assert page.locator("section").count() == len(EXPERIMENTS)
+    assert page.locator("svg").count() >= 6
+    first = page.locator("section").first
+    rows = lambda: first.locator("table").first.locator("tbody tr:visible td:first-child").all_inner_texts()
+    head = first.locator("table").first.locator("th button")
+    head.nth(1).click()
+    ascending = rows()
+    head.nth(1).click()
+    assert rows() == ascending[::-1] and ascending[0] == "rejected"
+    page.fill("#filter", "tiny_llama")
+    assert rows() == ["tiny_llama"]
+    assert not problems
+
+
+def test_the_package_runs_it_too(study, corpus, tmp_path):
+    import onnxforge.corpus
+
+    result = onnxforge.corpus.run(corpus, tmp_path, task="study", sweep=2)
+    assert {row["model"]: row["status"] for row in result.rows}["small_cnn.onnx"] == "ok"
+    for experiment in ("01/19", "11", "22"):
+        assert tables(tmp_path, experiment) == tables(study, experiment)
