@@ -22,6 +22,7 @@ from .results import (
     InspectResult,
     ModelResult,
     OptimizeResult,
+    Result,
     TagResult,
     UpgradeResult,
     VerifyResult,
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     Arrays = dict[str, npt.NDArray[np.generic]]
+else:
+    Arrays = dict
 
 External = Literal["auto", "keep", "inline", "split"]
 Engine = Literal["auto", "native", "ort", "ort-all", "oracle"]
@@ -43,7 +46,7 @@ def optimize(
     model: Model,
     output: Optional[PathLike] = None,
     *,
-    target: Target = "portable",
+    target: Optional[Target] = None,
     opset: Union[int, Literal["keep", "latest"]] = "keep",
     passes: Optional[Sequence[str]] = None,
     skip: Optional[Sequence[str]] = None,
@@ -70,7 +73,7 @@ def optimize(
     :param model: a path, bytes, an ``onnx.ModelProto`` or an ``onnx_ir.Model``.
     :param output: where to write the result; the model's own path replaces it. Without it the result stays in memory: ``result.model`` is
         of the kind that was handed over, and bytes for a path.
-    :param target: what the model is made for.
+    :param target: what the model is made for: ``portable``, unless told otherwise.
     :param opset: the version of the standard operators from now on; only upwards.
     :param passes: run only these passes, none if there are none in it; ``onnxforge passes`` lists them.
     :param skip: leave these passes out.
@@ -95,7 +98,7 @@ def optimize(
         "optimize",
         desk.model(model),
         output=result_path(output),
-        target=None if passes else target,
+        target=target,
         opset=opset,
         passes=passes,
         skip=skip,
@@ -251,7 +254,7 @@ def attribute(
     *models: Model,
     passes: Optional[Sequence[str]] = None,
     skip: Optional[Sequence[str]] = None,
-    target: Target = "portable",
+    target: Optional[Target] = None,
     follow_links: bool = False,
     progress: Optional[ProgressCallback] = None,
 ) -> AttributeResult:
@@ -262,7 +265,7 @@ def attribute(
         *_models(models, desk),
         passes=passes,
         skip=skip,
-        target=None if passes else target,
+        target=target,
         follow_links=follow_links,
         given=desk.given,
         progress=progress,
@@ -495,7 +498,7 @@ def extract(
         modules=desk.table(modules),
         call=call_index,
         verify=verify,
-        engine=engine if verify else None,
+        engine=None if engine == "auto" and not verify else engine,
         inputs=desk.arrays(inputs),
         set_dim=set_dim,
         external=external,
@@ -566,6 +569,72 @@ def strip(
         given=desk.given,
     )
     return ModelResult(answer, _made(answer, model, output))
+
+
+def infer(
+    model: Model,
+    output: Optional[PathLike] = None,
+    *,
+    all: bool = False,
+    timeout: Optional[float] = None,
+    external: External = "keep",
+    follow_links: bool = False,
+) -> Result:
+    """Infer the type and shape of every value, with unknown sizes as expressions of the inputs' dimensions.
+
+    :param output: also write the model, with what was found declared in it.
+    :param all: list every value in the report, those in bodies and functions, too.
+    :param timeout: seconds.
+    """
+    desk = Desk()
+    return Result(
+        call(
+            "infer",
+            desk.model(model),
+            output=output,
+            all=all,
+            timeout=timeout,
+            external=external if output is not None else None,
+            follow_links=follow_links,
+            given=desk.given,
+        )
+    )
+
+
+def passes(name: Optional[str] = None) -> list[dict[str, Any]]:
+    """The passes, or one of them: name, accuracy class, when it runs, and what it does."""
+    answer = call("passes", *([] if name is None else [name]))
+    found: Any = answer.report
+    return list(found)
+
+
+def explain(name: str, model: Model, *, follow_links: bool = False) -> Result:
+    """Tell where a pass fires in a model, and why it leaves other places alone."""
+    desk = Desk()
+    return Result(call("explain", name, desk.model(model), follow_links=follow_links, given=desk.given))
+
+
+def report(
+    model: Model,
+    output: PathLike,
+    *,
+    modules: Optional[Modules] = None,
+    set_dim: Optional[Mapping[str, int]] = None,
+    follow_links: bool = False,
+) -> Result:
+    """Write a page (HTML) that shows the modules of a model."""
+    desk = Desk()
+    return Result(
+        call(
+            "report",
+            desk.model(model),
+            output=output,
+            modules=desk.table(modules),
+            set_dim=set_dim,
+            follow_links=follow_links,
+            given=desk.given,
+        )
+    )
 
 
 def _models(models: Sequence[Any], desk: Desk) -> list[str]:

@@ -7,7 +7,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Callable, NamedTuple, Optional, Union
@@ -15,6 +15,8 @@ from typing import Any, Callable, NamedTuple, Optional, Union
 from . import _native, errors
 
 _LOG = logging.getLogger("onnxforge")
+#: Options that have a value for each name.
+_BY_NAME = ("set_dim", "set_shape")
 _LEVELS = {"error": logging.ERROR, "warn": logging.WARNING, "info": logging.INFO}
 
 
@@ -104,10 +106,12 @@ def call(
 def flags(options: Mapping[str, Any]) -> list[str]:
     """Options as the command line spells them."""
     words: list[str] = []
-    for name, value in options.items():
+    for name, given in options.items():
         flag = "--" + name.rstrip("_").replace("_", "-")
-        is_empty = isinstance(value, (Sequence, Mapping)) and not isinstance(value, str) and not value
-        if value is None or value is False or is_empty:
+        if name in _BY_NAME and given is not None and not isinstance(given, Mapping):
+            raise errors.UsageError(f"{name} is a dictionary, such as {{'batch': 1}}")
+        value: Any = _listed(given)
+        if value is None or value is False or value == [] or value == {}:
             continue
         if value is True:
             words.append(flag)
@@ -118,9 +122,16 @@ def flags(options: Mapping[str, Any]) -> list[str]:
     return words
 
 
+def _listed(value: Any) -> Any:
+    """Several values as a list; anything else as it is."""
+    is_one = isinstance(value, (str, bytes, os.PathLike, Mapping)) or not isinstance(value, Iterable)
+    return value if is_one else list(value)
+
+
 def _text(value: Any) -> str:
-    if isinstance(value, (str, os.PathLike)):
-        return os.fspath(value)
-    if isinstance(value, Sequence):
-        return ",".join(_text(item) for item in value)
-    return str(value)
+    if isinstance(value, bytes):
+        raise errors.UsageError(f"{value!r} is no text")
+    if isinstance(value, os.PathLike):
+        return str(os.fspath(value))
+    several = _listed(value)
+    return ",".join(map(_text, several)) if isinstance(several, list) else str(value)

@@ -65,9 +65,13 @@ def to_bytes(model: Any) -> bytes:
 
 
 def _serialized(proto: Any) -> bytes:
-    if proto.ByteSize() > _LARGEST:
-        raise UsageError("a model of 2 GiB or more has no serialized form; save it and hand over the path")
-    content: bytes = proto.SerializeToString()
+    too_large = UsageError("a model of 2 GiB or more has no serialized form; save it and hand over the path")
+    try:
+        content: bytes = proto.SerializeToString()
+    except Exception as error:  # noqa: BLE001 - which one it is depends on the implementation of protobuf
+        raise too_large from error
+    if len(content) > _LARGEST:
+        raise too_large
     return content
 
 
@@ -75,12 +79,22 @@ def _embed_weights(proto: Any, model: Any) -> None:
     """Puts weights that lie in data files into the message; it does not know the folder of those files."""
     import onnx
 
-    stored = {name: value.const_value for name, value in model.graph.initializers.items()}
-    for tensor in proto.graph.initializer:
-        if tensor.data_location == onnx.TensorProto.EXTERNAL and stored.get(tensor.name) is not None:
-            del tensor.external_data[:]
-            tensor.data_location = onnx.TensorProto.DEFAULT
-            tensor.raw_data = stored[tensor.name].tobytes()
+    def embed(graph: Any, message: Any) -> None:
+        stored = {name: value.const_value for name, value in graph.initializers.items()}
+        for tensor in message.initializer:
+            if tensor.data_location == onnx.TensorProto.EXTERNAL and stored.get(tensor.name) is not None:
+                del tensor.external_data[:]
+                tensor.data_location = onnx.TensorProto.DEFAULT
+                tensor.raw_data = stored[tensor.name].tobytes()
+        for node, described in zip(graph, message.node):
+            for attribute in described.attribute:
+                held = node.attributes[attribute.name].value
+                if attribute.HasField("g"):
+                    embed(held, attribute.g)
+                for body, part in zip(held if attribute.graphs else (), attribute.graphs):
+                    embed(body, part)
+
+    embed(model.graph, proto.graph)
 
 
 def of_same_kind(like: Any, content: bytes) -> Any:
@@ -119,6 +133,8 @@ class Desk:
         """The path under which a command finds arrays."""
         if inputs is None or isinstance(inputs, (str, os.PathLike)):
             return None if inputs is None else os.fspath(inputs)
+        if not isinstance(inputs, Mapping):
+            raise UsageError("inputs are arrays by name, or the path of an .npz archive")
         import numpy as np
 
         archive = io.BytesIO()
@@ -143,4 +159,6 @@ class Desk:
 
 def result_path(output: Optional[PathLike], name: str = "result.onnx") -> str:
     """Where a command writes its result: to a file, or to memory."""
+    if output is not None and not isinstance(output, (str, os.PathLike)):
+        raise UsageError(f"the output is a path, not {type(output).__qualname__}")
     return f"{_native.MEMORY}{name}" if output is None else os.fspath(output)

@@ -330,12 +330,13 @@ def simplify(
     structure = _structure(model)
     fixed = _by_name(structure, overwrite_input_shapes)
     ready = _prepared(model, structure, fixed, mutable_initializer)
-    tried = dict(input_data or _made_up(structure, fixed, _by_name(structure, test_input_shapes), input_fill, check_n))
+    made_up = _made_up(structure, fixed, _by_name(structure, test_input_shapes), input_fill, check_n)
+    tried = {**made_up, **(input_data or {})}
     options: dict[str, Any] = {
         "opset": "keep" if target_opset_version is None else target_opset_version,
         "set_shape": fixed or None,
         "outputs": _remaining_outputs(structure, unused_output),
-        "samples": check_n or 2,
+        "samples": int(check_n) or 2,
         "inputs": tried or None,
         "allow_revert": True,
     }
@@ -709,13 +710,18 @@ def _within_reach(model: Model, folder: str) -> Model:
     """The model; one that is too large for a message as a file in `folder`, with its weights beside it."""
     import onnx
 
-    if not isinstance(model, onnx.ModelProto) or model.ByteSize() <= _LARGEST_MESSAGE:
+    if not isinstance(model, onnx.ModelProto) or _size(model) <= _LARGEST_MESSAGE:
         return model
     file = os.path.join(folder, "model.onnx")
     parts = onnx.ModelProto()
     parts.CopyFrom(model)
     onnx.save(parts, file, save_as_external_data=True, location="model.onnx.data")
     return file
+
+
+def _size(model: onnx.ModelProto) -> int:
+    """Bytes of a model's weights; protobuf cannot tell the size of what is larger than a message."""
+    return sum(len(tensor.raw_data) for tensor in model.graph.initializer)
 
 
 def _not_compared(result: Any) -> str | None:

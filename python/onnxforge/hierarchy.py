@@ -56,17 +56,31 @@ class Module:
 
     def extract(self, output: Optional[PathLike] = None, **options: Any) -> ExtractResult:
         """This module as a model of its own; see :func:`onnxforge.extract`."""
+        options.setdefault("follow_links", self._hierarchy._follow_links)
         return extract(self._hierarchy.model, self.path, output, modules=self._hierarchy.modules, **options)
+
+    def _ends(self, which: str) -> list[dict[str, Any]]:
+        desk = Desk()
+        hierarchy = self._hierarchy
+        answer = call(
+            "extract",
+            desk.model(hierarchy.model),
+            module=self.path or "/",
+            modules=desk.table(hierarchy.modules),
+            follow_links=hierarchy._follow_links,
+            given=desk.given,
+        )
+        return list(answer.report["parts"][0][which])
 
     @property
     def inputs(self) -> list[dict[str, Any]]:
         """What it reads: name, type, and the modules that make it."""
-        return self.extract().inputs
+        return self._ends("inputs")
 
     @property
     def outputs(self) -> list[dict[str, Any]]:
         """What others read of it: name, type, and those modules."""
-        return self.extract().outputs
+        return self._ends("outputs")
 
     def __repr__(self) -> str:
         return f"<onnxforge Module {self.path or '(the model)'}: {self.class_name or 'class unknown'}>"
@@ -75,18 +89,22 @@ class Module:
 class Hierarchy:
     """The PyTorch modules of a model: ``hierarchy["encoder.layer.0"]``, in the order of the PyTorch model."""
 
-    def __init__(self, model: Model, modules: Optional[Modules] = None) -> None:
-        """:param modules: the PyTorch model's modules, where neither the model nor a sidecar beside it tells."""
+    def __init__(self, model: Model, modules: Optional[Modules] = None, *, follow_links: bool = False) -> None:
+        """:param modules: the PyTorch model's modules, where neither the model nor a sidecar beside it tells.
+        :param follow_links: accept external data behind links that leave the model's folder.
+        """
         #: The model.
         self.model = model
         #: What was said of its modules.
         self.modules = modules
+        self._follow_links = follow_links
         desk = Desk()
         answer = call(
             "tag",
             desk.model(model),
-            output=result_path(None),
+            sidecar=_SIDECAR,
             modules=desk.table(modules),
+            follow_links=follow_links,
             given=desk.given,
         )
         #: Everything, as the sidecar of ``onnxforge tag`` holds it.
@@ -94,9 +112,9 @@ class Hierarchy:
         self._modules = {path: Module(self, path, entry) for path, entry in self.sidecar["modules"].items()}
 
     @classmethod
-    def load(cls, model: Model, modules: Optional[Modules] = None) -> Hierarchy:
+    def load(cls, model: Model, modules: Optional[Modules] = None, *, follow_links: bool = False) -> Hierarchy:
         """The modules of a model."""
-        return cls(model, modules)
+        return cls(model, modules, follow_links=follow_links)
 
     def __getitem__(self, name: str) -> Module:
         """A module by its path or its tag."""
@@ -110,7 +128,9 @@ class Hierarchy:
         return found
 
     def __contains__(self, name: object) -> bool:
-        return name in self._modules
+        if isinstance(name, Module):
+            return name._hierarchy is self
+        return name in self._modules or any(each.tag == name for each in self)
 
     def __iter__(self) -> Iterator[Module]:
         return iter(self._modules.values())
@@ -120,7 +140,7 @@ class Hierarchy:
 
     def coverage(self) -> CoverageResult:
         """How many nodes are known to come from a module."""
-        return coverage(self.model, modules=self.modules)
+        return coverage(self.model, modules=self.modules, follow_links=self._follow_links)
 
     def __repr__(self) -> str:
         name = os.fspath(self.model) if isinstance(self.model, (str, os.PathLike)) else type(self.model).__name__

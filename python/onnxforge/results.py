@@ -28,7 +28,7 @@ __all__ = [
 
 
 class Result:
-    """What a command answers. ``print`` shows what the command line does, a notebook the same as tables."""
+    """What a command answers; true where the answer is yes. ``print`` shows what the command line does, a notebook the same as tables."""
 
     def __init__(self, answer: Answer) -> None:
         #: The report, as ``--json`` writes it.
@@ -37,6 +37,9 @@ class Result:
         self.text = answer.text
         #: Whether the answer is yes: valid, the same, nothing was wrong. The command line exits with 1 otherwise.
         self.ok = answer.good
+
+    def __bool__(self) -> bool:
+        return self.ok
 
     def __str__(self) -> str:
         return self.text
@@ -127,9 +130,6 @@ class VerifyResult(Result):
         """``identical``, ``rounding`` or ``different``."""
         return str(self.report["verdict"])
 
-    def __bool__(self) -> bool:
-        return self.ok
-
     def _headline(self) -> str:
         return f"{self.verdict}, {self.report['samples']} samples, engine {self.report['engine']}"
 
@@ -154,9 +154,6 @@ class CheckResult(Result):
         """Every problem: its rule, severity, place and message."""
         return list(self.report["problems"])
 
-    def __bool__(self) -> bool:
-        return self.ok
-
     def _headline(self) -> str:
         return f"{'valid' if self.ok else 'not valid'}, {len(self.problems)} problems"
 
@@ -173,9 +170,6 @@ class CompareResult(Result):
     def sameness(self) -> str:
         """``identical``, the same up to something, or different."""
         return str(self.report["sameness"])
-
-    def __bool__(self) -> bool:
-        return self.ok
 
     def _headline(self) -> str:
         return self.sameness

@@ -77,6 +77,25 @@ class TestKinds:
         assert result.verified
         assert onnxforge.verify(result.model, CNN).equal
 
+    def test_weights_of_bodies_may_lie_in_files(self, tmp_path):
+        port = lambda name: helper.make_tensor_value_info(name, TensorProto.FLOAT, [4])
+        weight = onnx.numpy_helper.from_array(np.arange(4, dtype=np.float32), "w")
+        then = helper.make_graph([helper.make_node("Add", ["x", "w"], ["a"])], "then", [], [port("a")], [weight])
+        other = helper.make_graph([helper.make_node("Identity", ["x"], ["b"])], "other", [], [port("b")])
+        nodes = [helper.make_node("If", ["c"], ["y"], then_branch=then, else_branch=other)]
+        condition = helper.make_tensor_value_info("c", TensorProto.BOOL, [])
+        graph = helper.make_graph(nodes, "g", [port("x"), condition], [port("y")])
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+        ir = onnx_ir.from_proto(model)
+        (tmp_path / "w.bin").write_bytes(weight.raw_data)
+        [branch] = [node for node in ir.graph]
+        value = branch.attributes["then_branch"].value.initializers["w"]
+        value.const_value = onnx_ir.ExternalTensor(
+            "w.bin", 0, 16, onnx_ir.DataType.FLOAT, shape=onnx_ir.Shape([4]), name="w", base_dir=tmp_path
+        )
+        found = onnxforge.run(ir, {"x": np.ones(4, np.float32), "c": np.array(True)})
+        assert found["y"].tolist() == [1, 2, 3, 4]
+
     def test_external_weights_go_through_paths(self, tmp_path):
         onnx.save(onnx.load(CNN), tmp_path / "cnn.onnx", save_as_external_data=True, size_threshold=0, location="cnn.bin")
         result = onnxforge.optimize(tmp_path / "cnn.onnx", tmp_path / "out" / "small.onnx")
@@ -215,6 +234,27 @@ class TestFunctions:
         result = make()
         assert result.text and str(result) == result.text
         assert result._repr_html_().startswith("<div>") and "onnxforge" in repr(result)
+
+    def test_what_is_known_of_passes_and_shapes(self, tmp_path):
+        assert {"fold_constants", "fuse_gelu"} <= {each["name"] for each in onnxforge.passes()}
+        assert onnxforge.passes("fuse_gelu")[0]["class"] == "rounding"
+        assert onnxforge.explain("fuse_matmul_add_3d", BERT).report
+        assert onnxforge.infer(BERT).report["expressed"] > 250
+        assert "<html" in open(onnxforge.report(BERT, tmp_path / "page.html").report["files"][0]["path"]).read()
+
+    def test_arguments_are_never_ignored(self):
+        with pytest.raises(onnxforge.UsageError, match="target"):
+            onnxforge.optimize(CNN, passes=["fold_constants"], target="ort")
+        with pytest.raises(onnxforge.UsageError, match="verify"):
+            onnxforge.extract(BERT, "bert.pooler", engine="native")
+        with pytest.raises(onnxforge.UsageError, match="dictionary"):
+            onnxforge.optimize(BERT, set_dim=["batch=1"])
+        with pytest.raises(onnxforge.UsageError, match="arrays by name"):
+            onnxforge.run(CNN, [np.zeros(3)])
+        with pytest.raises(onnxforge.UsageError, match="path"):
+            onnxforge.optimize(CNN, b"out.onnx")
+        skipped = onnxforge.optimize(BERT, skip={"fold_constants"}, set_shape={"input_ids": np.array([2, 4])})
+        assert "fold_constants" not in skipped.passes
 
     def test_names_cannot_break_a_notebook(self):
         model = onnx.load(CNN)
@@ -357,6 +397,32 @@ class TestThreads:
 
         with ThreadPoolExecutor(8) as pool:
             assert all(pool.map(one, range(32)))
+
+    def test_bench_can_be_ended(self):
+        class Enough(Exception):
+            pass
+
+        def stop(state):
+            if state.done:
+                raise Enough
+
+        start = time.monotonic()
+        with pytest.raises(Enough):
+            onnxforge.bench(CNN, sessions=9, seconds=120, progress=stop)
+        assert time.monotonic() - start < 30
+
+    @pytest.mark.skipif(sys.platform != "linux", reason="fork")
+    def test_a_forked_process_is_told_why(self):
+        code = (
+            "import multiprocessing, onnxforge, sys\n"
+            "def work(_):\n"
+            "    try: onnxforge.run(sys.argv[1])\n"
+            "    except onnxforge.Error as error: return str(error)\n"
+            "work(0)\n"
+            "with multiprocessing.get_context('fork').Pool(1) as pool: print(pool.map(work, [0])[0])\n"
+        )
+        done = subprocess.run([sys.executable, "-c", code, CNN], capture_output=True, text=True, timeout=60, check=True)
+        assert "spawn" in done.stdout
 
     def test_other_threads_go_on(self):
         """The interpreter's lock is released: a thread counts while another one optimizes."""

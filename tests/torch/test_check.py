@@ -112,3 +112,13 @@ def test_outputs_are_counted(tmp_path: Path) -> None:
     told = _check.check(model, Call((torch.randn(3, 4),), {}), tmp_path / "two.onnx", evaluate=True)
     assert not told
     assert "2 outputs" in str(told)
+
+
+@pytest.mark.parametrize("strategy", ["dynamo", "torchscript"])
+def test_what_does_not_repeat_itself_is_not_good(strategy: str) -> None:
+    class Noisy(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x + torch.rand_like(x)
+
+    with pytest.raises(onnxforge.torch.CheckError, match="does not repeat itself"):
+        onnxforge.torch.export(Noisy(), (torch.zeros(2, 8),), strategy=strategy, check=True)

@@ -5,6 +5,7 @@ mod commands;
 mod failure;
 mod files;
 mod output;
+mod process;
 mod progress;
 
 use std::ffi::OsString;

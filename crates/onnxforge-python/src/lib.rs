@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
@@ -31,6 +32,9 @@ const LOOK: Duration = Duration::from_millis(50);
 /// What the main thread of a program has.
 const STACK: usize = 16 << 20;
 
+/// The process that used this module first.
+static FIRST: OnceLock<u32> = OnceLock::new();
+
 /// An answer: whether it is good, as JSON, as text, and files that were made in memory.
 type Answered<'py> = (bool, String, String, Vec<(PathBuf, Bound<'py, PyBytes>)>);
 
@@ -43,6 +47,13 @@ fn call<'py>(
     program: Vec<OsString>,
     listen: &Bound<'py, PyAny>,
 ) -> PyResult<Answered<'py>> {
+    let (here, first) = (std::process::id(), *FIRST.get_or_init(std::process::id));
+    if here != first {
+        // The threads that share the work did not come along.
+        let cure = "this process was forked from one that used onnxforge; begin it anew, for example with \
+                    multiprocessing.set_start_method('spawn')";
+        return Err(Failed::new_err(("request", cure, None::<PathBuf>, None::<String>)));
+    }
     let given: HashMap<PathBuf, Blob> =
         given.into_iter().map(|(path, bytes)| (path, Blob::owned_by(bytes))).collect();
     let (events, heard) = channel();
@@ -51,11 +62,16 @@ fn call<'py>(
     let worker = thread::Builder::new().name("onnxforge".to_owned()).stack_size(STACK);
     let worker = worker.spawn(move || onnxforge_cli::call(command))?;
     let interrupted = attend(py, heard, listen);
-    if interrupted.is_err() {
+    if let Err(reason) = interrupted {
         token.cancel();
+        while !worker.is_finished() {
+            py.detach(|| thread::sleep(LOOK));
+            // Who interrupts again does not want to wait for a checkpoint.
+            py.check_signals()?;
+        }
+        return Err(reason);
     }
     let ended = py.detach(|| worker.join());
-    interrupted?;
     match ended {
         Ok(Ok(Answer { verdict, json, text, made })) => {
             let made = made.into_iter().map(|(path, bytes)| (path, PyBytes::new(py, &bytes))).collect();
@@ -72,7 +88,13 @@ fn call<'py>(
             )))
         }
         Ok(Err(Ended::Cancelled)) => Err(PyRuntimeError::new_err("cancelled")),
-        Err(_) => Err(PyRuntimeError::new_err("onnxforge panicked: this is a bug, please report it")),
+        Err(panic) => {
+            let said = panic.downcast_ref::<String>().map(String::as_str);
+            let said = said.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or_default();
+            Err(PyRuntimeError::new_err(format!(
+                "onnxforge panicked, which is a bug; please report it: {said}"
+            )))
+        }
     }
 }
 

@@ -7,7 +7,7 @@ import copy
 import importlib.util
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Union
 
 import onnxforge
@@ -134,7 +134,15 @@ def _judged(
     results: dict[str, np.ndarray[Any, Any]],
     expected: Sequence[np.ndarray[Any, Any]],
 ) -> list[OutputCheck]:
-    """The outputs that differ, judged by a float64 run of PyTorch; by a wider tolerance where there is none."""
+    """The outputs that differ, judged by a float64 run of PyTorch; by a wider tolerance where there is none.
+
+    A model that does not repeat itself, because it draws random numbers or trains, cannot be compared: that is an error, too.
+    """
+    again = [_array(value) for value in tensors(_computed(model, call, evaluate))]
+    repeats = len(again) == len(expected) and all(map(_is_repeated, expected, again))
+    if not repeats:
+        why = "PyTorch does not repeat itself: it draws random numbers, or is in training mode"
+        return [output if output.verdict != "error" else replace(output, detail=f"cannot be compared: {why}") for output in outputs]
     exact = _in_float64(model, call, evaluate)
     known = exact is not None and [value.shape for value in exact] == [value.shape for value in expected]
     judged = []
@@ -147,6 +155,11 @@ def _judged(
                 output = compared(output.name, found, right, TOLERATED)
         judged.append(output)
     return judged
+
+
+def _is_repeated(first: np.ndarray[Any, Any], second: np.ndarray[Any, Any]) -> bool:
+    """Whether two runs of PyTorch are the same, up to rounding."""
+    return bool(first.shape == second.shape) and _distance(first, second) <= _epsilon(first) ** FREE
 
 
 def _beside(output: OutputCheck, distance: float, own: float, right: np.ndarray[Any, Any]) -> OutputCheck:

@@ -26,6 +26,9 @@ class CheckError(Error):
         super().__init__(message)
         self.exported = exported
 
+    def __reduce__(self) -> tuple[type[CheckError], tuple[str, Exported]]:
+        return CheckError, (self.message, self.exported)
+
 
 def reason(error: BaseException) -> str:
     """Why something failed, in one line: the first cause, which PyTorch wraps into several others."""

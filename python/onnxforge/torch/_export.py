@@ -84,6 +84,8 @@ def export(
     tried = _strategies(strategy, options)
     _one_of("check", check, (True, False, "warn"))
     _one_of("pin_forward", pin_forward, (True, False, "auto"))
+    if not isinstance(optimize, Mapping):
+        _one_of("optimize", optimize, (True, False, None))
     if optimize is False and torch_optimize is None:
         torch_optimize = False
     if torch_optimize is not None:

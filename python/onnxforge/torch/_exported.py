@@ -29,9 +29,9 @@ class Exported:
     path: Path | None
     strategy: str
     fallback: str | None = None
-    program: Any = None
-    report: dict[str, Any] = field(default_factory=dict)
-    optimization: dict[str, Any] | None = None
+    program: Any = field(default=None, repr=False)
+    report: dict[str, Any] = field(default_factory=dict, repr=False)
+    optimization: dict[str, Any] | None = field(default=None, repr=False)
     check: Check | None = None
     _model: Any = field(default=None, repr=False)
 

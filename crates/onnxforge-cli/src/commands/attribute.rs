@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use comfy_table::Cell;
 use onnxforge::passes::pipeline::{Options, optimize};
+use onnxforge::progress::Unit;
 use serde::Serialize;
 
 use super::optimize::Selection;
@@ -46,6 +47,7 @@ struct Attribution {
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     let passes = args.selection.resolve()?;
     let mut models = Vec::new();
+    output.progress().begin("models", args.models.len() as u64, Unit::Models);
     for path in &args.models {
         let model = output.files.load(path)?;
         let mut together = model.clone();
@@ -64,7 +66,9 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
             after: together.node_count(),
             passes: passes.iter().map(attribution).collect(),
         });
+        output.progress().advance(1);
     }
+    output.progress().end();
     let report = Report { schema: 1, models };
     output.result(&report, |out| {
         for model in &report.models {

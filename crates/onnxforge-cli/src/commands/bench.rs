@@ -26,6 +26,7 @@ use super::run::{check_dims, complete, named_size, seconds, write_npz};
 use super::verify::given;
 use crate::failure::{Failure, Verdict};
 use crate::output::{Output, bytes, grouped, number, table};
+use crate::process::{Ended, Limits, run as run_process};
 
 /// Measure how long ONNX Runtime takes to load and to run models, and how much memory; tell which is faster than the first.
 ///
@@ -231,18 +232,16 @@ impl Process<'_> {
             command.arg("--follow-links");
         }
         command.arg("--json=-").arg("--").args(models);
-        let done = command.output()?;
-        if !done.status.success() {
-            let said = String::from_utf8_lossy(&done.stderr);
+        let Ended { code, out, said } = run_process(&mut command, Limits::default())?;
+        if code != Some(0) {
             let said = said.trim().trim_start_matches("error: ");
-            let end = if said.is_empty() {
-                format!("the measuring process ended with {}", done.status)
-            } else {
-                said.to_owned()
+            let end = match said {
+                "" => format!("the measuring process ended with {}", code.unwrap_or(-1)),
+                said => said.to_owned(),
             };
             return Err(Failure::new(end));
         }
-        Ok(serde_json::from_slice(&done.stdout)?)
+        Ok(serde_json::from_slice(&out)?)
     }
 }
 

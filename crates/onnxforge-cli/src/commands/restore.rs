@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use onnxforge::hierarchy::coverage::{Coverage, coverage};
 use onnxforge::hierarchy::restore::{matched, recorded};
+use onnxforge::hierarchy::sidecar::path_for;
 use onnxforge::hierarchy::store::{self, WriteOptions};
 use onnxforge::hierarchy::{Hierarchy, Tags};
 use serde::Serialize;
@@ -61,7 +62,7 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     let policy = args.policy.resolve(&known);
     store::write(&mut model, &hierarchy, &policy, WriteOptions::default());
     let mut files = output.save(&model, &args.output, args.external)?;
-    files.extend(write_sidecar(&args.output, &model, &hierarchy, &policy, output)?);
+    files.extend(write_sidecar(&path_for(&args.output), &args.output, &model, &hierarchy, &policy, output)?);
     let coverage = coverage(&model, &hierarchy, &Tags::new(hierarchy.table(), &policy));
     let report = Report { schema: 1, coverage, files };
     output.result(&report, |out| {

@@ -24,11 +24,12 @@ use onnxforge::random::Random;
 use serde::Serialize;
 
 use self::corpus::{Corpus, Studied};
-use self::step::{Answer, Limits, Step};
+use self::step::{Answer, Step};
 use super::run::{gigabytes, seconds};
 use crate::failure::{Failure, Verdict};
 use crate::files::WrittenFile;
 use crate::output::{Output, bytes};
+use crate::process::Limits;
 
 /// How often the order of passes is shuffled.
 const SHUFFLES: u64 = 5;
@@ -282,7 +283,7 @@ fn record(
 ) -> Result<Vec<step::Kept>, Failure> {
     std::fs::create_dir_all(folder).map_err(|error| Failure::at(folder, error))?;
     let made = folder.join("made");
-    let limits = Limits { memory: Some(memory), time: args.timeout };
+    let limits = Limits { memory: Some(memory), time: Some(args.timeout) };
     let steps = questions(args, subject, &made);
     let all_kept = steps.iter().all(|step| step.kept(folder).is_some());
     if all_kept {
@@ -373,7 +374,7 @@ fn measure_all(args: &Args, subjects: &[Subject], data: &Path, output: &Output) 
     for subject in subjects {
         let folder = data.join(&subject.name);
         let made = folder.join("made");
-        let limits = Limits { memory: None, time: args.timeout };
+        let limits = Limits { memory: None, time: Some(args.timeout) };
         let optimized = made.join("optimized.onnx");
         let mut words: Vec<OsString> =
             vec!["bench".into(), subject.path.clone().into(), optimized.clone().into()];

@@ -1,6 +1,6 @@
 //! `onnxforge tag`: every node learns which module it comes from.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use onnxforge::hierarchy::coverage::{Coverage, coverage};
 use onnxforge::hierarchy::recorded::Recorded;
@@ -33,6 +33,9 @@ pub struct Args {
     /// Remove lines of source code, with paths of the machine that exported, from the model.
     #[arg(long, requires = "output")]
     strip_traces: bool,
+    /// Write the sidecar here instead of beside the model.
+    #[arg(long, value_name = "FILE.json", conflicts_with = "no_sidecar")]
+    sidecar: Option<PathBuf>,
     /// Write no sidecar.
     #[arg(long, requires = "output")]
     no_sidecar: bool,
@@ -70,7 +73,8 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     }
     let target = args.output.as_ref().unwrap_or(&args.viewed.source.model);
     if !args.no_sidecar {
-        files.extend(write_sidecar(target, &model, &hierarchy, &policy, output)?);
+        let beside = args.sidecar.clone().unwrap_or_else(|| path_for(target));
+        files.extend(write_sidecar(&beside, target, &model, &hierarchy, &policy, output)?);
     }
     let unreadable = hierarchy.unreadable().iter();
     let report = Report {
@@ -109,20 +113,20 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
 
 /// Writes the sidecar of a model.
 pub fn write_sidecar(
-    path: &std::path::Path,
+    beside: &Path,
+    path: &Path,
     model: &Model,
     hierarchy: &Hierarchy,
     policy: &Policy,
     output: &Output,
 ) -> Result<Vec<WrittenFile>, Failure> {
-    let beside = path_for(path);
     let tags = Tags::new(hierarchy.table(), policy);
     let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let sidecar = Sidecar { model, file, hierarchy, tags: &tags, policy };
     let ours = |recorded: &Recorded| recorded.fingerprint.is_some();
-    if beside.is_file() && read_table(&beside, output).is_ok_and(|recorded| !ours(&recorded)) {
+    if beside.is_file() && read_table(beside, output).is_ok_and(|recorded| !ours(&recorded)) {
         let text = "this is a module table that somebody made, no sidecar; move it, or say --no-sidecar";
-        return Err(Failure::at(&beside, text));
+        return Err(Failure::at(beside, text));
     }
-    output.files.write(&beside, |out| Ok(serde_json::to_writer(out, &sidecar)?))
+    output.files.write(beside, |out| Ok(serde_json::to_writer(out, &sidecar)?))
 }

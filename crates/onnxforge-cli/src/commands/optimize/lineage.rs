@@ -5,6 +5,7 @@ use std::path::Path;
 
 use onnxforge::hierarchy::effect::{ModuleEffect, conserved, effects, nodes_of_modules};
 use onnxforge::hierarchy::report::{Optimization, PassEffect};
+use onnxforge::hierarchy::sidecar::path_for;
 use onnxforge::hierarchy::store::{self, WriteOptions};
 use onnxforge::hierarchy::{Hierarchy, Policy, Tags};
 use onnxforge::ir::Model;
@@ -83,7 +84,7 @@ impl Carried {
         output: &Output,
     ) -> Result<Vec<WrittenFile>, Failure> {
         match self.beside {
-            true => write_sidecar(path, model, &self.hierarchy, &self.policy, output),
+            true => write_sidecar(&path_for(path), path, model, &self.hierarchy, &self.policy, output),
             false => Ok(Vec::new()),
         }
     }

@@ -1,19 +1,17 @@
 //! The steps of a study: each is a command, run in a process of its own, whose answer is kept.
 
 use std::ffi::OsString;
-use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::Instant;
 
 use onnxforge::io::write_file;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::failure::Failure;
+use crate::process::{Ended, Limits, run};
 
-/// How often a process that runs is looked at.
-const LOOK: Duration = Duration::from_millis(20);
 /// Characters of what a process said that are kept.
 const LONGEST: usize = 400;
 
@@ -48,15 +46,6 @@ pub enum Answer {
     Report(Value),
     /// Why there is none.
     Failure(String),
-}
-
-/// What a process may use.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// Bytes of memory of its own.
-    pub memory: Option<u64>,
-    /// How long it may take.
-    pub time: Duration,
 }
 
 impl Step {
@@ -101,24 +90,15 @@ impl Step {
 
     fn answer(&self, program: &[OsString], limits: Limits) -> Result<Answer, Failure> {
         let (program, before) = program.split_first().ok_or_else(|| Failure::new("no program to run"))?;
-        let folder = tempfile::tempdir()?;
-        let [out, err] = ["out", "err"].map(|name| folder.path().join(name));
-        let child = Command::new(program)
-            .args(before)
-            .args(&self.words)
-            .arg("--json=-")
-            .stdin(Stdio::null())
-            .stdout(File::create(&out)?)
-            .stderr(File::create(&err)?)
-            .spawn()?;
-        let ended = wait(child, limits)?;
-        let said = String::from_utf8_lossy(&std::fs::read(&err)?).into_owned();
+        let mut command = Command::new(program);
+        command.args(before).args(&self.words).arg("--json=-");
+        let Ended { code, out, said } = run(&mut command, limits)?;
         let last = said.lines().last().unwrap_or_default().trim_start_matches("error: ");
         let last: String = last.chars().take(LONGEST).collect();
-        let failure = match (ended, limits.memory) {
-            (None, _) => format!("it took more than {} s", limits.time.as_secs()),
+        let failure = match (code, limits.memory) {
+            (None, _) => format!("it took more than {} s", limits.time.unwrap_or_default().as_secs()),
             // Whoever answers "no" has answered.
-            (Some(0 | 1), _) => match serde_json::from_slice(&std::fs::read(&out)?) {
+            (Some(0 | 1), _) => match serde_json::from_slice(&out) {
                 Ok(report) => return Ok(Answer::Report(report)),
                 Err(error) => format!("its answer cannot be read: {error}"),
             },
@@ -129,32 +109,5 @@ impl Step {
             (Some(code), _) => format!("the process ended with {code}: {last}"),
         };
         Ok(Answer::Failure(failure))
-    }
-}
-
-/// Waits for a process: its exit code, negative for a signal; nothing if time was up.
-fn wait(mut child: Child, limits: Limits) -> Result<Option<i32>, Failure> {
-    #[cfg(target_os = "linux")]
-    if let (Some(memory), Ok(id)) = (limits.memory, i32::try_from(child.id())) {
-        use rustix::process::{Pid, Resource, Rlimit, prlimit};
-        let limit = Rlimit { current: Some(memory), maximum: Some(memory) };
-        // A process that has ended already needs no limit.
-        let _ = prlimit(Pid::from_raw(id), Resource::Data, limit);
-    }
-    let start = Instant::now();
-    loop {
-        if let Some(status) = child.try_wait()? {
-            #[cfg(unix)]
-            let signal = std::os::unix::process::ExitStatusExt::signal(&status);
-            #[cfg(not(unix))]
-            let signal: Option<i32> = None;
-            return Ok(Some(status.code().unwrap_or_else(|| -signal.unwrap_or(1))));
-        }
-        if start.elapsed() > limits.time {
-            drop(child.kill());
-            child.wait()?;
-            return Ok(None);
-        }
-        std::thread::sleep(LOOK);
     }
 }

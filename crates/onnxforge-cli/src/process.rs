@@ -1,0 +1,86 @@
+//! Other processes that work for a command.
+
+use std::fs::File;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use onnxforge::cancel::checkpoint;
+
+use crate::failure::Failure;
+
+/// How often a process that runs is looked at.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// What a process may use.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Limits {
+    /// Bytes of memory of its own; only Linux limits that.
+    pub memory: Option<u64>,
+    /// How long it may take.
+    pub time: Option<Duration>,
+}
+
+/// How a process ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// Its exit code, negative for a signal; nothing if its time was up.
+    pub code: Option<i32>,
+    /// What it wrote to standard output.
+    pub out: Vec<u8>,
+    /// What it said on standard error.
+    pub said: String,
+}
+
+/// A process that ends with whoever waits for it.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // One that has ended already needs nothing.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Runs a command until it ends, its time is up, or nobody waits for it any more.
+pub fn run(command: &mut Command, limits: Limits) -> Result<Ended, Failure> {
+    let folder = tempfile::tempdir()?;
+    let [out, err] = ["out", "err"].map(|name| folder.path().join(name));
+    command.stdin(Stdio::null()).stdout(File::create(&out)?).stderr(File::create(&err)?);
+    let mut running = Running(command.spawn()?);
+    limit_memory(&running.0, limits.memory);
+    let start = Instant::now();
+    let code = loop {
+        if let Some(status) = running.0.try_wait()? {
+            #[cfg(unix)]
+            let signal = std::os::unix::process::ExitStatusExt::signal(&status);
+            #[cfg(not(unix))]
+            let signal: Option<i32> = None;
+            break Some(status.code().unwrap_or_else(|| -signal.unwrap_or(1)));
+        }
+        if limits.time.is_some_and(|time| start.elapsed() > time) {
+            break None;
+        }
+        checkpoint();
+        std::thread::sleep(LOOK);
+    };
+    drop(running);
+    let said = String::from_utf8_lossy(&std::fs::read(&err)?).into_owned();
+    Ok(Ended { code, out: std::fs::read(&out)?, said })
+}
+
+#[cfg(target_os = "linux")]
+fn limit_memory(child: &Child, memory: Option<u64>) {
+    use rustix::process::{Pid, Resource, Rlimit, prlimit};
+    if let (Some(memory), Ok(id)) = (memory, i32::try_from(child.id())) {
+        // A process that has ended already needs no limit.
+        let _ = prlimit(
+            Pid::from_raw(id),
+            Resource::Data,
+            Rlimit { current: Some(memory), maximum: Some(memory) },
+        );
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn limit_memory(_: &Child, _: Option<u64>) {}
