@@ -124,8 +124,9 @@ def flags(options: Mapping[str, Any]) -> list[str]:
 
 def _listed(value: Any) -> Any:
     """Several values as a list; anything else as it is."""
-    is_one = isinstance(value, (str, bytes, os.PathLike, Mapping)) or not isinstance(value, Iterable)
-    return value if is_one else list(value)
+    if isinstance(value, (str, bytes, os.PathLike, Mapping)) or not isinstance(value, Iterable):
+        return value
+    return list(value)
 
 
 def _text(value: Any) -> str:
