@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -74,11 +74,27 @@ def tensors(value: Any) -> list[torch.Tensor]:
 def named_tensors(value: Any, name: str) -> list[tuple[str, torch.Tensor]]:
     """The tensors in an argument by name: that of the argument, and where in it a tensor stands."""
     import torch
+
+    return [("_".join([name, *steps]), leaf) for steps, leaf in _leaves(value) if isinstance(leaf, torch.Tensor)]
+
+
+def _leaves(value: Any) -> Iterator[tuple[list[str], Any]]:
+    """The leaves of a value in the order in which PyTorch flattens it, each with the steps that lead to it."""
     from torch.utils import _pytree
 
-    leaves, _ = _pytree.tree_flatten_with_path(value)
-    found = [(path, leaf) for path, leaf in leaves if isinstance(leaf, torch.Tensor)]
-    return [("_".join([name, *(_step(step) for step in path)]), leaf) for path, leaf in found]
+    if hasattr(_pytree, "tree_flatten_with_path"):
+        leaves, _ = _pytree.tree_flatten_with_path(value)
+        yield from (([_step(step) for step in path], leaf) for path, leaf in leaves)
+        return
+    # Older versions flatten without telling the steps.
+    known = _pytree.SUPPORTED_NODES.get(_pytree._get_node_type(value))
+    if known is None:
+        yield [], value
+        return
+    parts, _ = known.flatten_fn(value)
+    steps = value if isinstance(value, Mapping) else getattr(value, "_fields", range(len(parts)))
+    for step, part in zip(steps, parts):
+        yield from (([str(step), *further], leaf) for further, leaf in _leaves(part))
 
 
 def _step(step: Any) -> str:

@@ -14,7 +14,7 @@ from typing import Any, Union
 
 import onnxforge
 
-from ..errors import UsageError
+from ..errors import RequestError, UsageError
 from ._arguments import Call, forward_of, named_tensors
 from ._check import check as compared
 from ._dynamic import axes_of
@@ -63,7 +63,7 @@ def export(
         so with options of :func:`onnxforge.optimize`, such as ``{"opset": "latest"}``. ``False`` means what it does
         for PyTorch: nothing is optimized, not by PyTorch either. If not given, PyTorch does what it does by itself,
         and onnxforge nothing.
-    :param torch_optimize: PyTorch's own ``optimize``, where that is to differ: ``optimize=True,
+    :param torch_optimize: PyTorch's own ``optimize``, where it has that and it is to differ: ``optimize=True,
         torch_optimize=False`` leaves all of it to onnxforge, so that modules which PyTorch would merge without a
         trace remain known.
     :param check: run the file on the very arguments and compare with what PyTorch computes. A difference that is no
@@ -88,7 +88,7 @@ def export(
         _one_of("optimize", optimize, (True, False, None))
     if optimize is False and torch_optimize is None:
         torch_optimize = False
-    if torch_optimize is not None:
+    if torch_optimize is not None and _takes("optimize"):
         options["optimize"] = torch_optimize
     optimizes = optimize is not None and optimize is not False
     wants_sidecar = sidecar and not isinstance(f, io.BytesIO) and f is not None
@@ -221,7 +221,8 @@ def _strategies(strategy: str, options: dict[str, Any]) -> tuple[str, ...]:
             "this PyTorch has no dynamo exporter; cure: pip install 'torch>=2.5', or strategy='torchscript'"
         )
     if strategy == "auto":
-        return (DYNAMO, TORCHSCRIPT) if _takes("dynamo") else (TORCHSCRIPT,)
+        # Without shapes, `dynamo` is an earlier exporter, which writes modules as functions.
+        return (DYNAMO, TORCHSCRIPT) if _takes("dynamo") and _takes("dynamic_shapes") else (TORCHSCRIPT,)
     return (strategy,)
 
 
@@ -264,8 +265,17 @@ def _modules(model: Any, origins: Mapping[str, list[str]]) -> dict[str, Any] | N
 
 
 def _tagged(path: Path, modules: dict[str, Any] | None, sidecar: bool, strip_traces: bool) -> dict[str, Any]:
-    """Writes modules into a file, in place; the report."""
-    result = onnxforge.tag(path, output=path, modules=modules, strip_traces=strip_traces, sidecar=sidecar)
+    """Writes modules into a file, in place; the report. Without the table where the file calls modules otherwise: some
+    versions of torch.export name them after Python expressions if `forward` has another name for `self`.
+    """
+    options: dict[str, Any] = {"output": path, "sidecar": sidecar, "strip_traces": strip_traces}
+    try:
+        result = onnxforge.tag(path, modules=modules, **options)
+    except RequestError:
+        if modules is None:
+            raise
+        result = onnxforge.tag(path, **options)
+        warnings.warn("modules have the names that the file gives them, not those of the model", stacklevel=3)
     return dict(result.report)
 
 
