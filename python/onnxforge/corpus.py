@@ -278,6 +278,8 @@ class _Ray:
         try:
             made: Attempt = self._ray.get(handle)
         except self._ray.exceptions.RayError as error:
+            # The cluster needs a moment to notice, or it sends the model there again.
+            time.sleep(2)
             return Attempt("died", {}, f"the worker is gone: {type(error).__name__}", "", 0.0)
         return made
 

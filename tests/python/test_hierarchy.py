@@ -751,7 +751,8 @@ def test_usage_that_makes_no_sense(forge, plain, tagged, tmp_path):
     forge("report", plain, "-o", plain).refused(plain)
     forge("tree", tmp_path / "missing.onnx").refused("missing.onnx")
     forge("restore", tagged, "--from", tmp_path / "missing.onnx", "-o", tmp_path / "r.onnx").refused("missing.onnx")
-    for args in (["extract", plain, "-m", "stem"], ["tag", plain, "--all", "--keep", "Linear", "-o", tmp_path / "t.onnx"],
+    assert "wrote" not in forge("extract", plain, "-m", "stem").good().out
+    for args in (["tag", plain, "--all", "--keep", "Linear", "-o", tmp_path / "t.onnx"],
                  ["tag", plain, "--strip-traces"], ["report", plain], ["restore", tagged, "-o", tmp_path / "r.onnx"],
                  ["extract", plain, "-m", "stem", "--engine", "native", "-o", tmp_path / "t.onnx"]):  # fmt: skip
         assert forge(*args).code == 2, args

@@ -7,7 +7,8 @@ use onnxforge::hierarchy::scoped::strangers;
 use onnxforge::hierarchy::sidecar::path_for;
 use onnxforge::hierarchy::store::fingerprint;
 use onnxforge::hierarchy::{Certainty, Hierarchy, Policy, Tags};
-use onnxforge::ir::Model;
+use onnxforge::ir::dtype::Kind;
+use onnxforge::ir::{Model, ValueId};
 
 use crate::failure::Failure;
 use crate::output::Output;
@@ -149,8 +150,11 @@ fn refuse_foreign(
     };
     let strange = strangers(model, &recorded.table);
     let is_listed = |path: &str| !path.is_empty() && recorded.table.find(path).is_some();
-    // Every table has the model itself; that alone says nothing, unless all nodes are its own. Of which nothing is known, nothing contradicts.
-    let fits = model.nodes().all(|(id, _)| known(id).is_none())
+    // Every table has the model itself; that alone says nothing, unless all nodes are its own. Models that only hand values on have no names to tell.
+    let is_weight = |(id, _): (ValueId, &_)| {
+        model.constant(id).is_some_and(|tensor| tensor.dtype().kind() == Kind::Float)
+    };
+    let fits = (model.nodes().all(|(id, _)| known(id).is_none()) && !model.values().any(is_weight))
         || model.nodes().any(|(id, _)| known(id).is_some_and(is_listed))
         || model.nodes().all(|(id, _)| known(id) == Some(""));
     if !fits || strange * 4 > model.node_count() * 3 {
