@@ -72,7 +72,7 @@ class Forge:
     def __init__(self, binary):
         self.binary = str(binary)
 
-    def __call__(self, *args, limits=None, timeout=180, cwd=None, env=None):
+    def __call__(self, *args, limits=None, timeout=60, cwd=None, env=None):
         command = [self.binary, *map(str, args)]
         if limits is not None:
             command = limits.wrap(command)

@@ -4,6 +4,7 @@ import gzip
 import json
 
 import onnx
+import onnxforge
 import pytest
 
 from conftest import ROOT
@@ -142,15 +143,14 @@ def test_optimize_tells_the_class(forge, tmp_path):
 
 
 def test_functions_of_the_package():
-    package = pytest.importorskip("onnxforge", reason="the package is not installed")
     path = EXAMPLES / "tiny_llama.onnx"
-    found = package.audit(path)
+    found = onnxforge.audit(path)
     assert found.ok and found.finding("rms_norm_subgraphs")["count"] == 5
     with pytest.raises(KeyError):
         found.finding("no such finding")
     assert "places" in found._repr_html_()
-    result = package.fingerprint(path, onnx.load(EXAMPLES / "small_cnn.onnx"))
+    result = onnxforge.fingerprint(path, onnx.load(EXAMPLES / "small_cnn.onnx"))
     assert result.classes == ["llm", "vision"]
     assert "llm" in repr(result) and "because" in result._repr_html_()
-    (model,) = package.inspect(path, set_dim={"batch": 2}, passes=True).models
+    (model,) = onnxforge.inspect(path, set_dim={"batch": 2}, passes=True).models
     assert model["effort"]["macs"]["value"] > 0 and model["passes"]

@@ -101,7 +101,7 @@ def test_an_exception_in_progress_ends_the_work(tmp_path):
         onnxforge.corpus.run(EXAMPLES, tmp_path / "out", workers=1, progress=stop)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="a local cluster of several nodes")
+@pytest.mark.skipif(sys.platform != "linux", reason="Ray starts clusters of several nodes on one machine on Linux only")
 def test_a_node_of_the_cluster_dies(tmp_path):
     """Three nodes, one of which is killed in the middle: every model is done, with the same rows as on this machine."""
     (tmp_path / "in").mkdir()
@@ -109,7 +109,7 @@ def test_a_node_of_the_cluster_dies(tmp_path):
         for path in EXAMPLES.glob("*.onnx"):
             shutil.copy(path, tmp_path / f"in/{path.stem}{copy}.onnx")
     code = f"""
-import os, sys, threading, time
+import os
 os.environ["RAY_ENABLE_UV_RUN_RUNTIME_ENV"] = "0"
 import ray
 from ray.cluster_utils import Cluster
@@ -119,9 +119,7 @@ cluster = Cluster(initialize_head=True, head_node_args={{"num_cpus": 1}})
 others = [cluster.add_node(num_cpus=1) for _ in range(2)]
 cluster.wait_for_nodes()
 ray.init(address=cluster.address, log_to_driver=False)
-done = []
 def progress(state):
-    done.append(state.done)
     if state.done == 3 and others:
         cluster.remove_node(others.pop(), allow_graceful=False)
 result = onnxforge.corpus.run({str(tmp_path / "in")!r}, {str(tmp_path / "ray")!r}, engine="ray", progress=progress)

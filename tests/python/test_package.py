@@ -411,7 +411,7 @@ class TestThreads:
             onnxforge.bench(CNN, sessions=9, seconds=120, progress=stop)
         assert time.monotonic() - start < 30
 
-    @pytest.mark.skipif(sys.platform != "linux", reason="fork")
+    @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork processes")
     def test_a_forked_process_is_told_why(self):
         code = (
             "import multiprocessing, onnxforge, sys\n"
@@ -434,7 +434,7 @@ class TestThreads:
         worker.join()
         assert counted > 5
 
-    @pytest.mark.skipif(os.name == "nt", reason="signals")
+    @pytest.mark.skipif(os.name == "nt", reason="Windows sends Ctrl-C to whole consoles, this test included")
     def test_ctrl_c_interrupts(self, tmp_path):
         onnx.save(heavy(128, 640), tmp_path / "heavy.onnx")
         code = (
@@ -507,7 +507,7 @@ class TestPackage:
         )
         assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
 
-    @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+    @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells how much memory is a process's own")
     def test_weights_are_not_read_into_memory(self, tmp_path):
         """A model with 1.2 GB of weights is optimized by path in a fraction of that."""
         size, count = 75_000_000, 4
