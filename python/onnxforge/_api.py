@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Optional, Union
 
 from ._call import Answer, ProgressCallback, call
-from ._models import Desk, Inputs, Model, Modules, PathLike, of_same_kind, result_path, to_bytes
-from .errors import UsageError
+from ._models import Inputs, Model, Modules, PathLike, ask, of_same_kind, result_path, to_bytes
 from .results import (
     AttributeResult,
     AuditResult,
@@ -93,10 +92,9 @@ def optimize(
     :param follow_links: accept external data behind links that leave the model's folder.
     :param progress: called with how far the work is; an exception in it ends the work.
     """
-    desk = Desk()
-    answer = call(
+    answer = ask(
         "optimize",
-        desk.model(model),
+        model,
         output=result_path(output),
         target=target,
         opset=opset,
@@ -108,7 +106,7 @@ def optimize(
         verify=verify,
         samples=samples,
         engine=engine,
-        inputs=desk.arrays(inputs),
+        inputs=inputs,
         seed=seed,
         external=external,
         stop_after=0 if passes is not None and not passes else stop_after,
@@ -116,7 +114,6 @@ def optimize(
         trace=trace,
         report=report,
         follow_links=follow_links,
-        given=desk.given,
         progress=progress,
     )
     return OptimizeResult(answer, _made(answer, model, output))
@@ -132,15 +129,13 @@ def upgrade(
     progress: Optional[ProgressCallback] = None,
 ) -> UpgradeResult:
     """Convert a model to a newer version of the standard operators without changing what it computes."""
-    desk = Desk()
-    answer = call(
+    answer = ask(
         "upgrade",
-        desk.model(model),
+        model,
         output=result_path(output),
         opset=opset,
         external=external,
         follow_links=follow_links,
-        given=desk.given,
         progress=progress,
     )
     return UpgradeResult(answer, _made(answer, model, output))
@@ -171,36 +166,30 @@ def verify(
     :param set_dim: sizes of named dimensions.
     :param blocks: compare block by block, in little memory.
     """
-    desk = Desk()
-    words = desk.model(first, "first.onnx"), desk.model(second, "second.onnx")
-    answer = call(
+    answer = ask(
         "verify",
-        *words,
+        first,
+        second,
         samples=samples,
         sweep=sweep,
         tolerance=tolerance,
         engine=engine,
-        inputs=desk.arrays(inputs),
+        inputs=inputs,
         set_dim=set_dim,
         seed=seed,
         blocks=blocks,
         follow_links=follow_links,
-        given=desk.given,
         progress=progress,
     )
     return VerifyResult(answer)
 
 
-def compare(
-    first: Model, second: Model, *, exact: bool = False, follow_links: bool = False
-) -> CompareResult:
+def compare(first: Model, second: Model, *, exact: bool = False, follow_links: bool = False) -> CompareResult:
     """Tell whether two models have the same topology, and where they first differ.
 
     :param exact: names count, too: only metadata may differ.
     """
-    desk = Desk()
-    words = desk.model(first, "first.onnx"), desk.model(second, "second.onnx")
-    return CompareResult(call("compare", *words, exact=exact, follow_links=follow_links, given=desk.given))
+    return CompareResult(ask("compare", first, second, exact=exact, follow_links=follow_links))
 
 
 def check(model: Model, *, strict: bool = False, follow_links: bool = False) -> CheckResult:
@@ -208,10 +197,7 @@ def check(model: Model, *, strict: bool = False, follow_links: bool = False) -> 
 
     :param strict: count warnings as errors.
     """
-    desk = Desk()
-    return CheckResult(
-        call("check", desk.model(model), strict=strict, follow_links=follow_links, given=desk.given)
-    )
+    return CheckResult(ask("check", model, strict=strict, follow_links=follow_links))
 
 
 def inspect(
@@ -225,11 +211,7 @@ def inspect(
     :param set_dim: sizes of named dimensions, for operations and memory; others are 1.
     :param passes: tell for each pass in how many places it would fire, alone.
     """
-    desk = Desk()
-    words = _models(models, desk)
-    answer = call(
-        "inspect", *words, set_dim=set_dim, passes=passes, follow_links=follow_links, given=desk.given
-    )
+    answer = ask("inspect", *models, set_dim=set_dim, passes=passes, follow_links=follow_links)
     return InspectResult(answer)
 
 
@@ -238,16 +220,12 @@ def audit(*models: Model, follow_links: bool = False) -> AuditResult:
 
     What a finding is worth is measured: its pass runs, alone, on a copy of the model.
     """
-    desk = Desk()
-    words = _models(models, desk)
-    return AuditResult(call("audit", *words, follow_links=follow_links, given=desk.given))
+    return AuditResult(ask("audit", *models, follow_links=follow_links))
 
 
 def fingerprint(*models: Model, follow_links: bool = False) -> FingerprintResult:
     """Tell what kind of network models are, how sure that is, and why. Names decide nothing."""
-    desk = Desk()
-    words = _models(models, desk)
-    return FingerprintResult(call("fingerprint", *words, follow_links=follow_links, given=desk.given))
+    return FingerprintResult(ask("fingerprint", *models, follow_links=follow_links))
 
 
 def attribute(
@@ -259,15 +237,13 @@ def attribute(
     progress: Optional[ProgressCallback] = None,
 ) -> AttributeResult:
     """Count the nodes that each pass removes: alone on the model as it is, and as one of all."""
-    desk = Desk()
-    answer = call(
+    answer = ask(
         "attribute",
-        *_models(models, desk),
+        *models,
         passes=passes,
         skip=skip,
         target=target,
         follow_links=follow_links,
-        given=desk.given,
         progress=progress,
     )
     return AttributeResult(answer)
@@ -297,7 +273,6 @@ def bench(
     :param threads: threads within an operator and between operators.
     :param level: how much ONNX Runtime rewrites.
     """
-    desk = Desk()
     with tempfile.TemporaryDirectory(prefix="onnxforge-") as folder:
         words = []
         for place, model in enumerate(models):
@@ -307,7 +282,7 @@ def bench(
             words.append(os.path.join(folder, f"model{place}.onnx"))
             with open(words[-1], "wb") as file:
                 file.write(to_bytes(model))
-        answer = call(
+        answer = ask(
             "bench",
             *words,
             sessions=sessions,
@@ -316,11 +291,10 @@ def bench(
             warmup=warmup,
             threads=threads,
             level=level,
-            inputs=desk.arrays(inputs),
+            inputs=inputs,
             set_dim=set_dim,
             seed=seed,
             follow_links=follow_links,
-            given=desk.given,
             progress=progress,
         )
     return BenchResult(answer)
@@ -352,12 +326,11 @@ def run(
 
     import numpy as np
 
-    desk = Desk()
     archive = result_path(None, "outputs.npz")
-    answer = call(
+    answer = ask(
         "run",
-        desk.model(model),
-        inputs=desk.arrays(inputs),
+        model,
+        inputs=inputs,
         output=archive,
         outputs=outputs,
         engine=engine,
@@ -367,7 +340,6 @@ def run(
         memory=memory,
         timeout=timeout,
         follow_links=follow_links,
-        given=desk.given,
         progress=progress,
     )
     with np.load(io.BytesIO(answer.files[archive]), allow_pickle=False) as arrays:
@@ -383,14 +355,12 @@ def save(
     progress: Optional[ProgressCallback] = None,
 ) -> ModelResult:
     """Save a model, with its weights where you want them; nothing else changes."""
-    desk = Desk()
-    answer = call(
+    answer = ask(
         "save",
-        desk.model(model),
+        model,
         output=output,
         external=external,
         follow_links=follow_links,
-        given=desk.given,
         progress=progress,
     )
     return ModelResult(answer, os.fspath(output))
@@ -422,12 +392,11 @@ def tag(
     :param strip_traces: remove lines of source code, with paths of the machine that exported.
     :param sidecar: write ``<model>_hierarchy.json`` beside the file.
     """
-    desk = Desk()
-    answer = call(
+    answer = ask(
         "tag",
-        desk.model(model),
+        model,
         output=result_path(output),
-        modules=desk.table(modules),
+        modules=modules,
         keep=keep,
         all=all,
         no_torch_nn=no_torch_nn,
@@ -436,7 +405,6 @@ def tag(
         no_sidecar=not sidecar or output is None,
         external=external,
         follow_links=follow_links,
-        given=desk.given,
         progress=progress,
     )
     return TagResult(answer, _made(answer, model, output))
@@ -453,14 +421,12 @@ def coverage(
 
     :param fail_under: ``ok`` is false below this percentage.
     """
-    desk = Desk()
-    answer = call(
+    answer = ask(
         "coverage",
-        desk.model(model),
-        modules=desk.table(modules),
+        model,
+        modules=modules,
         fail_under=fail_under,
         follow_links=follow_links,
-        given=desk.given,
     )
     return CoverageResult(answer)
 
@@ -489,21 +455,19 @@ def extract(
     :param verify: run the whole model and what was cut out on the same values, and compare bit for bit.
     """
     several = "*" in module
-    desk = Desk()
-    answer = call(
+    answer = ask(
         "extract",
-        desk.model(model),
+        model,
         module=module or "/",
         output=result_path(output, "parts" if several else "result.onnx"),
-        modules=desk.table(modules),
+        modules=modules,
         call=call_index,
         verify=verify,
         engine=None if engine == "auto" and not verify else engine,
-        inputs=desk.arrays(inputs),
+        inputs=inputs,
         set_dim=set_dim,
         external=external,
         follow_links=follow_links,
-        given=desk.given,
         progress=progress,
     )
     if not several:
@@ -529,16 +493,14 @@ def restore(
 
     :param original: the model that it was made from.
     """
-    desk = Desk()
-    answer = call(
+    answer = ask(
         "restore",
-        desk.model(model),
-        from_=desk.model(original, "original.onnx"),
+        model,
+        origin=original,
         output=result_path(output),
-        modules=desk.table(modules),
+        modules=modules,
         external=external,
         follow_links=follow_links,
-        given=desk.given,
     )
     return ModelResult(answer, _made(answer, model, output))
 
@@ -557,16 +519,14 @@ def strip(
     :param all: also what exporters wrote: nothing tells of modules any more.
     :param traces: only lines of source code and paths of the machine that exported.
     """
-    desk = Desk()
-    answer = call(
+    answer = ask(
         "strip",
-        desk.model(model),
+        model,
         output=result_path(output),
         all=all,
         traces=traces,
         external=external,
         follow_links=follow_links,
-        given=desk.given,
     )
     return ModelResult(answer, _made(answer, model, output))
 
@@ -586,17 +546,15 @@ def infer(
     :param all: list every value in the report, those in bodies and functions, too.
     :param timeout: seconds.
     """
-    desk = Desk()
     return Result(
-        call(
+        ask(
             "infer",
-            desk.model(model),
+            model,
             output=output,
             all=all,
             timeout=timeout,
             external=external if output is not None else None,
             follow_links=follow_links,
-            given=desk.given,
         )
     )
 
@@ -610,8 +568,7 @@ def passes(name: Optional[str] = None) -> list[dict[str, Any]]:
 
 def explain(name: str, model: Model, *, follow_links: bool = False) -> Result:
     """Tell where a pass fires in a model, and why it leaves other places alone."""
-    desk = Desk()
-    return Result(call("explain", name, desk.model(model), follow_links=follow_links, given=desk.given))
+    return Result(ask("explain", model, before=name, follow_links=follow_links))
 
 
 def report(
@@ -623,24 +580,16 @@ def report(
     follow_links: bool = False,
 ) -> Result:
     """Write a page (HTML) that shows the modules of a model."""
-    desk = Desk()
     return Result(
-        call(
+        ask(
             "report",
-            desk.model(model),
+            model,
             output=output,
-            modules=desk.table(modules),
+            modules=modules,
             set_dim=set_dim,
             follow_links=follow_links,
-            given=desk.given,
         )
     )
-
-
-def _models(models: Sequence[Any], desk: Desk) -> list[str]:
-    if not models:
-        raise UsageError("which model?")
-    return [desk.model(model, f"model{place}.onnx") for place, model in enumerate(models)]
 
 
 def _made(answer: Answer, like: Any, output: Optional[PathLike]) -> Any:

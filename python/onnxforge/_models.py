@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Optional, Union
 
 from . import _native
+from ._call import Answer, ProgressCallback, call
 from .errors import UsageError
 
 if TYPE_CHECKING:
@@ -155,6 +156,39 @@ class Desk:
         if modules is None or isinstance(modules, (str, os.PathLike)):
             return None if modules is None else os.fspath(modules)
         return self.put("modules.json", json.dumps(modules).encode())
+
+
+def ask(
+    command: str,
+    *models: Model,
+    before: Optional[str] = None,
+    origin: Optional[Model] = None,
+    inputs: Optional[Inputs] = None,
+    modules: Optional[Modules] = None,
+    progress: Optional[ProgressCallback] = None,
+    **options: Any,
+) -> Answer:
+    """Calls a command about models of any kind.
+
+    :param before: a word that stands before the models.
+    :param origin: the model that another one was made from.
+    """
+    if not models:
+        raise UsageError("which model?")
+    desk = Desk()
+    names = ["model.onnx"] if len(models) == 1 else [f"model{place}.onnx" for place in range(len(models))]
+    words = [desk.model(model, name) for model, name in zip(models, names)]
+    return call(
+        command,
+        *([] if before is None else [before]),
+        *words,
+        from_=None if origin is None else desk.model(origin, "original.onnx"),
+        inputs=desk.arrays(inputs),
+        modules=desk.table(modules),
+        given=desk.given,
+        progress=progress,
+        **options,
+    )
 
 
 def result_path(output: Optional[PathLike], name: str = "result.onnx") -> str:

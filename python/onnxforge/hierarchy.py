@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from typing import Any, Optional
 
 from ._api import coverage, extract
-from ._call import call
-from ._models import Desk, Model, Modules, PathLike, result_path
+from ._models import Model, Modules, PathLike, ask, result_path
 from .errors import RequestError
 from .results import CoverageResult, ExtractResult
 
@@ -60,15 +59,13 @@ class Module:
         return extract(self._hierarchy.model, self.path, output, modules=self._hierarchy.modules, **options)
 
     def _ends(self, which: str) -> list[dict[str, Any]]:
-        desk = Desk()
         hierarchy = self._hierarchy
-        answer = call(
+        answer = ask(
             "extract",
-            desk.model(hierarchy.model),
+            hierarchy.model,
             module=self.path or "/",
-            modules=desk.table(hierarchy.modules),
+            modules=hierarchy.modules,
             follow_links=hierarchy._follow_links,
-            given=desk.given,
         )
         return list(answer.report["parts"][0][which])
 
@@ -98,15 +95,7 @@ class Hierarchy:
         #: What was said of its modules.
         self.modules = modules
         self._follow_links = follow_links
-        desk = Desk()
-        answer = call(
-            "tag",
-            desk.model(model),
-            sidecar=_SIDECAR,
-            modules=desk.table(modules),
-            follow_links=follow_links,
-            given=desk.given,
-        )
+        answer = ask("tag", model, sidecar=_SIDECAR, modules=modules, follow_links=follow_links)
         #: Everything, as the sidecar of ``onnxforge tag`` holds it.
         self.sidecar: dict[str, Any] = json.loads(answer.files[_SIDECAR])
         self._modules = {path: Module(self, path, entry) for path, entry in self.sidecar["modules"].items()}
@@ -159,4 +148,3 @@ class Hierarchy:
             return not path or module == path or module.startswith(f"{path}.")
 
         return [node for node in self.sidecar["nodes"].values() if any(map(inside, node["modules"]))]
-

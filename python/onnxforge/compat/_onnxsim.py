@@ -11,13 +11,23 @@ from typing import TYPE_CHECKING, Any, Literal
 import onnxforge
 
 from ._names import FOLDING_ALONE, OPTIMIZERS
-from ._shared import is_good, is_path, make_up, passes_of, prepare, read_structure, refuse_unsupported, run_optimizer, shapes_by_name
+from ._shared import (
+    is_good,
+    is_path,
+    make_up,
+    passes_of,
+    prepare,
+    read_structure,
+    refuse_unsupported,
+    run_optimizer,
+    shapes_by_name,
+)
 
 if TYPE_CHECKING:
     import numpy
     import onnx
 
-    from ._shared import Model, Path, Shapes
+    from ._shared import Model, Shapes
 
 
 # Parameters that must keep their defaults, and what to use instead.

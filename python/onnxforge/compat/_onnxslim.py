@@ -10,7 +10,18 @@ from typing import TYPE_CHECKING, Any, Literal
 import onnxforge
 
 from ._names import OPTIMIZATIONS, PATTERNS
-from ._shared import is_good, make_up, passes_of, prepare, read_structure, refuse_unsupported, run_optimizer, shapes_by_name, true_inputs, why_not_compared
+from ._shared import (
+    is_good,
+    make_up,
+    passes_of,
+    prepare,
+    read_structure,
+    refuse_unsupported,
+    run_optimizer,
+    shapes_by_name,
+    true_inputs,
+    why_not_compared,
+)
 
 if TYPE_CHECKING:
     import numpy
