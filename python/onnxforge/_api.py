@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Optional, Union
 
-from ._call import Answer, ProgressCallback, call
+from ._call import Answer, ProgressCallback, call, listed
 from ._models import Inputs, Model, Modules, PathLike, ask, of_same_kind, result_path, to_bytes
 from .results import (
     AttributeResult,
@@ -92,13 +92,14 @@ def optimize(
     :param follow_links: accept external data behind links that leave the model's folder.
     :param progress: called with how far the work is; an exception in it ends the work.
     """
+    chosen = listed(passes)
     answer = ask(
         "optimize",
         model,
         output=result_path(output),
         target=target,
         opset=opset,
-        passes=passes,
+        passes=chosen,
         skip=skip,
         set_dim=set_dim,
         set_shape=set_shape,
@@ -109,7 +110,7 @@ def optimize(
         inputs=inputs,
         seed=seed,
         external=external,
-        stop_after=0 if passes is not None and not passes else stop_after,
+        stop_after=0 if chosen == [] else stop_after,
         allow_revert=allow_revert,
         trace=trace,
         report=report,

@@ -110,7 +110,7 @@ def flags(options: Mapping[str, Any]) -> list[str]:
         flag = "--" + name.rstrip("_").replace("_", "-")
         if name in _BY_NAME and given is not None and not isinstance(given, Mapping):
             raise errors.UsageError(f"{name} is a dictionary, such as {{'batch': 1}}")
-        value: Any = _listed(given)
+        value: Any = listed(given)
         if value is None or value is False or value == [] or value == {}:
             continue
         if value is True:
@@ -122,7 +122,7 @@ def flags(options: Mapping[str, Any]) -> list[str]:
     return words
 
 
-def _listed(value: Any) -> Any:
+def listed(value: Any) -> Any:
     """Several values as a list; anything else as it is."""
     if isinstance(value, (str, bytes, os.PathLike, Mapping)) or not isinstance(value, Iterable):
         return value
@@ -134,5 +134,5 @@ def _text(value: Any) -> str:
         raise errors.UsageError(f"{value!r} is no text")
     if isinstance(value, os.PathLike):
         return str(os.fspath(value))
-    several = _listed(value)
+    several = listed(value)
     return ",".join(map(_text, several)) if isinstance(several, list) else str(value)

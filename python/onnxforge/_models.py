@@ -32,7 +32,8 @@ else:
 PathLike = Union[str, "os.PathLike[str]"]
 Modules = Union[str, "os.PathLike[str]", Mapping[str, Any]]
 
-_LARGEST = 2**31 - 1
+#: The most bytes that a model can have as one message.
+LARGEST_MESSAGE = 2**31 - 1
 
 
 def is_proto(model: object) -> bool:
@@ -71,7 +72,7 @@ def _serialized(proto: Any) -> bytes:
         content: bytes = proto.SerializeToString()
     except Exception as error:  # noqa: BLE001 - which one it is depends on the implementation of protobuf
         raise too_large from error
-    if len(content) > _LARGEST:
+    if len(content) > LARGEST_MESSAGE:
         raise too_large
     return content
 

@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, Optional, Protocol, Union
 
 from . import errors, results
-from ._call import Answer, Progress, ProgressCallback
+from ._call import Answer, Progress, ProgressCallback, call
 from ._models import PathLike
 
 __all__ = ["CorpusResult", "run"]
@@ -156,6 +156,8 @@ def run(
         Job(task, name, path, os.path.join(target, place(name)), options, limit, timeout)
         for name, path in found.items()
     ]
+    if len({job.output for job in jobs}) < len(jobs):
+        raise errors.UsageError("two models would write into one folder; give one of them another name")
     pool: Pool = _Ray() if engine == "ray" else _Processes(workers or os.cpu_count() or 1)
     rows: dict[str, dict[str, Any]] = {}
     runs: list[dict[str, Any]] = []
@@ -171,8 +173,6 @@ def run(
     _write(os.path.join(folder, "results.parquet"), in_order, COLUMNS)
     _write(os.path.join(folder, "runs.parquet"), sorted(runs, key=lambda run: (run["model"], run["attempt"])), RUN_COLUMNS)
     if task == "study":
-        from ._call import call
-
         call("study", output=folder, summary_only=True)
     return CorpusResult(in_order, folder)
 
@@ -186,7 +186,7 @@ def _named(models: Union[PathLike, Iterable[PathLike]]) -> Iterator[tuple[str, s
                 yield os.path.relpath(path, root), os.path.abspath(path)
             return
         models = sorted(glob.glob(root, recursive=True)) if glob.has_magic(root) else [root]
-    paths = [os.path.abspath(os.fspath(path)) for path in models]
+    paths = list(dict.fromkeys(os.path.abspath(os.fspath(path)) for path in models))
     around = os.path.dirname(paths[0]) if len(paths) == 1 else os.path.commonpath(paths) if paths else ""
     for path in paths:
         yield os.path.relpath(path, around), path
@@ -317,13 +317,11 @@ def _work(job: Mapping[str, Any]) -> dict[str, Any]:
     """The work itself; the columns that it can fill in."""
     import onnxforge
 
-    from ._call import call
-
     os.makedirs(os.path.dirname(job["output"]), exist_ok=True)
     try:
         if job["task"] == "study":
             answer = call("study", job["path"], output=job["output"], record_only=True, **job["options"])
-            return {"status": "ok" if answer.good else "wrong"}
+            return {"status": "ok"} if answer.good else {"status": "wrong", "error": "not every command had an answer"}
         made = onnxforge.optimize(job["path"], job["output"], **job["options"])
     except errors.Error as error:
         return {"status": "failed", "error": str(error)}

@@ -102,7 +102,7 @@ class Hierarchy:
 
     @classmethod
     def load(cls, model: Model, modules: Optional[Modules] = None, *, follow_links: bool = False) -> Hierarchy:
-        """The modules of a model."""
+        """The same as the constructor, for who looks for a function that loads."""
         return cls(model, modules, follow_links=follow_links)
 
     def __getitem__(self, name: str) -> Module:

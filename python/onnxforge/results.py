@@ -282,7 +282,7 @@ class BenchResult(Result):
 
 
 class TagResult(ModelResult):
-    """A model whose nodes know their modules. ``model`` is ``None`` where only a sidecar was written."""
+    """A model whose nodes know their modules."""
 
     @property
     def coverage(self) -> float:

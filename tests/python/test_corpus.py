@@ -81,6 +81,7 @@ def test_what_hangs_is_tried_twice(tmp_path):
 
 def test_options_reach_the_work(tmp_path):
     rows = onnxforge.corpus.run(EXAMPLES / "*bert*.onnx", tmp_path / "out", passes=["fold_constants"], verify="off").rows
+    assert onnxforge.corpus.run([EXAMPLES / "small_cnn.onnx"] * 2, tmp_path / "twice").rows[0]["model"] == "small_cnn.onnx"
     assert len(rows) == 1 and set(json.loads(rows[0]["passes"])) == {"fold_constants"} and rows[0]["verdict"] is None
 
 

@@ -150,6 +150,7 @@ class TestFunctions:
         only = onnxforge.optimize(BERT, passes=["eliminate_dead_nodes"])
         assert set(only.passes) <= {"eliminate_dead_nodes"}
         assert onnxforge.optimize(BERT, passes=[], skip=[]).nodes_after == 288
+        assert onnxforge.optimize(BERT, passes=iter([])).nodes_after == 288
         assert onnxforge.optimize(onnxforge.optimize(BERT).model).verified
         shaped = onnxforge.optimize(BERT, set_shape={"input_ids": [2, 4]}).model
         assert [d.dim_value for d in onnx.load_from_string(shaped).graph.input[0].type.tensor_type.shape.dim] == [2, 4]

@@ -1,7 +1,6 @@
 """The study: every experiment on a small corpus, models that cannot be studied among them, and its page."""
 
 import json
-import os
 import re
 import shutil
 

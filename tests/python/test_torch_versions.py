@@ -195,7 +195,7 @@ def test_the_file_is_valid_and_computes_what_pytorch_does(name: str) -> None:
     assert onnxforge.check(fixture.path), name
     given = onnxforge.run(fixture.path, fixture.inputs)
     assert list(given) == fixture.facts["output"]
-    assert all(close(value, right) for value, right in zip(given.values(), fixture.calls[""][0]))
+    assert all(close(value, right) for value, right in zip(given.values(), fixture.calls[""][0], strict=True))
 
 
 def test_the_export_is_pytorchs_own(fixture: Fixture) -> None:
@@ -308,7 +308,7 @@ def test_optimize_keeps_modules_and_results(fixture: Fixture) -> None:
     assert found["root"] == uncalled(onnx.load_from_string(result.model)), found["uncovered"]
     assert found["with_parameters"]["root"] == 0
     given = onnxforge.run(result.model, fixture.inputs)
-    assert all(close(value, right) for value, right in zip(given.values(), fixture.calls[""][0]))
+    assert all(close(value, right) for value, right in zip(given.values(), fixture.calls[""][0], strict=True))
     named = {path for paths in origins(fixture.tagged).values() for path in paths}
     assert {path for paths in origins(result.model).values() for path in paths} <= named
 
@@ -323,4 +323,4 @@ def test_modules_that_are_functions_are_never_guessed_as_exact(name: str) -> Non
     result = onnxforge.optimize(fixture.tagged, verify="final", engine="native")
     assert result.ok
     given = onnxforge.run(result.model, fixture.inputs)
-    assert all(close(value, right) for value, right in zip(given.values(), fixture.calls[""][0]))
+    assert all(close(value, right) for value, right in zip(given.values(), fixture.calls[""][0], strict=True))

@@ -122,3 +122,18 @@ def test_what_does_not_repeat_itself_is_not_good(strategy: str) -> None:
 
     with pytest.raises(onnxforge.torch.CheckError, match="does not repeat itself"):
         onnxforge.torch.export(Noisy(), (torch.zeros(2, 8),), strategy=strategy, check=True)
+
+
+def test_outputs_that_are_no_floats_do_not_hide_the_others(tmp_path: Path) -> None:
+    class Both(nn.Module):
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            return 2.0 * x, x.argmax(-1)
+
+    model, x = Both(), torch.arange(8.0).reshape(2, 4)
+    exported = onnxforge.torch.export(model, (x,), tmp_path / "m.onnx")
+    names = [value.name for value in exported.model.graph.output]
+    right = [2.0 * x.numpy(), x.argmax(-1).numpy()]
+    for results, wrong in (([2.1 * x.numpy(), right[1]], names[0]), ([right[0], right[1] + 1], names[1])):
+        outputs = [_check.compared(name, found, value) for name, found, value in zip(names, results, right)]
+        judged = _check._judged(model, Call.of((x,), None), True, outputs, dict(zip(names, results)), right)
+        assert [output.name for output in judged if output.verdict == "error"] == [wrong]

@@ -337,11 +337,14 @@ def test_a_recorder_that_fails_does_no_harm(step: str, tmp_path: Path) -> None:
     def fails(*_: Any, **__: Any) -> None:
         raise RuntimeError("PyTorch works differently")
 
+    model, file, plain = Small(), tmp_path / "m.onnx", tmp_path / "plain.onnx"
     with patch.object(_recorder._Recorder, step, fails):
-        result = exported(Small(), tmp_path / "m.onnx", strategy="torchscript")
+        result = exported(model, file, strategy="torchscript")
     assert result.report["coverage"]["evidence"] == {"scope": result.report["coverage"]["nodes"]}
     with exports.quiet():
-        torch.onnx.export(Small(), (X,), str(tmp_path / "plain.onnx"), dynamo=False)
+        torch.onnx.export(model, (X,), str(plain), dynamo=False)
+    onnxforge.strip(file, output=file)
+    assert file.read_bytes() == plain.read_bytes()
 
 
 def test_threads_wait_for_each_other() -> None:

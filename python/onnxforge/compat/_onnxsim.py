@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
@@ -209,7 +210,7 @@ def _selected(perform_optimization: bool, folding: bool, skipped: list[str]) -> 
     """What runs: all but what is left out, what onnxsim does without its optimizers, or nothing."""
     if perform_optimization:
         return {"skip": skipped + ["fold_constants"] * (not folding) or None}
-    return {"passes": FOLDING_ALONE} if folding else {"stop_after": 0}
+    return {"passes": FOLDING_ALONE if folding else []}
 
 
 def _bytes(parameter: str, size: str) -> int:
@@ -221,5 +222,6 @@ def _bytes(parameter: str, size: str) -> int:
 
 def _growth(model: Model, **options: Any) -> int:
     """By how many bytes the constants grow."""
-    _, trial = run_optimizer(model, None, **options, verify="off")
+    with tempfile.TemporaryDirectory() as folder:
+        _, trial = run_optimizer(model, os.path.join(folder, "trial.onnx"), **options, verify="off")
     return int(trial.report["after"]["constants"] - trial.report["before"]["constants"])

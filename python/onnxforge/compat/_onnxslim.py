@@ -107,8 +107,6 @@ def slim(
         "inputs": tried or None,
         "allow_revert": True,
     }
-    if {name for passes in OPTIMIZATIONS.values() for name in passes} <= set(skipped):
-        options["stop_after"] = 0
     external: Literal["auto", "split"] = "split" if save_as_external_data else "auto"
     if output_model is None or not model_check:
         slimmed, result = run_optimizer(ready, output_model, external, **options)

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal, Union
 
 import onnxforge
 
+from .._models import LARGEST_MESSAGE
+
 if TYPE_CHECKING:
     import numpy
     import onnx
@@ -18,10 +20,6 @@ if TYPE_CHECKING:
     Path = Union[str, "os.PathLike[str]"]
     Model = Union[Path, onnx.ModelProto]
     Shapes = Mapping[Any, Sequence[int]]  # by name; None stands for the only input
-
-
-# The most bytes that a model can have as one message.
-LARGEST_MESSAGE = 2**31 - 1
 
 
 def refuse_unsupported(function: Callable[..., Any], given: Mapping[str, Any], reasons: Mapping[str, str]) -> None:
@@ -84,8 +82,11 @@ def prepare(model: Model, structure: onnx.ModelProto, shapes: Mapping[str, list[
     if not defaults and not contradicted:
         return model
 
-    changed = onnx.ModelProto()
-    changed.CopyFrom(onnx.load(os.fspath(model)) if isinstance(model, (str, os.PathLike)) else model)
+    if isinstance(model, (str, os.PathLike)):
+        changed = onnx.load(os.fspath(model))
+    else:
+        changed = onnx.ModelProto()
+        changed.CopyFrom(model)
     if defaults and mutable:
         changed.ir_version = 4
     elif defaults:
