@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
+use onnxforge_figures::plots::{Point, Scatter};
+use onnxforge_figures::statistics::{pearson, spearman};
 use serde_json::Value;
 
-use crate::correlation::{pearson, spearman};
 use crate::models::{Converted, for_each, script, tools};
-use crate::plot::{Labels, Point, scatter};
 use crate::python;
 use crate::step::{output, root};
 
@@ -271,14 +271,17 @@ fn plotted(rows: &[Row]) -> String {
         group: row.family,
         x: Row::reduction(row.nodes),
         y: row.speed[0],
-        low: row.speed[1],
-        high: row.speed[2],
+        interval: Some((row.speed[1], row.speed[2])),
     };
-    let labels = Labels {
+    let plot = Scatter {
         title: "Nodes removed and speed in ONNX Runtime",
         x: "nodes removed from the file, %",
         y: "speed against the original",
-        groups: &FAMILIES.map(|(name, _)| name),
+        groups: &FAMILIES.map(|(name, _)| name.to_owned()),
+        points: &rows.iter().map(point).collect::<Vec<_>>(),
+        line: Some(1.0),
+        logarithmic: true,
+        regression: None,
     };
-    scatter(&labels, &rows.iter().map(point).collect::<Vec<_>>())
+    plot.svg()
 }

@@ -3,7 +3,6 @@
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 mod bench;
-mod correlation;
 mod fuzz;
 mod hierarchy;
 mod latency;
@@ -11,7 +10,6 @@ mod lint;
 mod measure;
 mod models;
 mod peers;
-mod plot;
 mod python;
 mod step;
 mod test;

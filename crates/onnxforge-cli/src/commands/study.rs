@@ -6,8 +6,6 @@
 mod corpus;
 mod experiments;
 mod page;
-mod plots;
-mod statistics;
 mod step;
 mod table;
 

@@ -8,11 +8,12 @@ mod time;
 
 use std::path::Path;
 
+use onnxforge_figures::escaped;
 use serde::Serialize;
 
 use super::corpus::{Corpus, Studied};
 use super::page::{Part, page};
-use super::table::{Cell, Table, escaped};
+use super::table::{Cell, Table};
 use crate::failure::Failure;
 use crate::files::WrittenFile;
 use crate::output::Output;

@@ -1,6 +1,6 @@
 //! The study as one page that needs nothing from elsewhere.
 
-use super::table::escaped;
+use onnxforge_figures::escaped;
 
 const STYLE: &str = "\
 :root { color-scheme: light dark; --line: #8884; --soft: #8882; }\n\

@@ -1,5 +1,6 @@
 //! Tables of results, for documents, pages and programs.
 
+use onnxforge_figures::escaped;
 use serde::Serialize;
 
 /// What stands in a cell.
@@ -120,11 +121,6 @@ impl Table {
         }
         text + "</tbody></table></div></figure>"
     }
-}
-
-/// Text that is nothing but text in HTML and SVG.
-pub fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 #[cfg(test)]

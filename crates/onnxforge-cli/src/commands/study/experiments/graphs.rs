@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use super::{Experiment, finding, reduction};
 use crate::commands::study::corpus::{Corpus, Studied};
-use crate::commands::study::plots::bars;
 use crate::commands::study::table::{Cell, Table};
+use onnxforge_figures::plots::bars;
 
 /// Most operators that a plot shows.
 const SHOWN: usize = 24;

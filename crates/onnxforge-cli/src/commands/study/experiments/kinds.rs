@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use super::Experiment;
 use crate::commands::study::corpus::{Corpus, Studied};
-use crate::commands::study::plots::{Point, Scatter};
 use crate::commands::study::table::{Cell, Table};
+use onnxforge_figures::plots::{Point, Scatter};
 
 /// How many classes there are, and how many models have one.
 pub fn score(corpus: &Corpus) -> (usize, usize) {

@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use super::Experiment;
 use crate::commands::study::corpus::Corpus;
-use crate::commands::study::plots::boxes;
 use crate::commands::study::table::{Cell, Table};
+use onnxforge_figures::plots::boxes;
 
 /// Experiment 06.
 pub fn tolerances(corpus: &Corpus) -> Experiment {

@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use super::{Experiment, reduction};
 use crate::commands::study::corpus::{Corpus, Studied};
-use crate::commands::study::plots::HeatMap;
 use crate::commands::study::table::{Cell, Table};
+use onnxforge_figures::plots::HeatMap;
 
 /// Changes of the number of nodes by pass: alone, and among all.
 fn attributed(model: &Studied) -> BTreeMap<&str, [f64; 2]> {

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use super::{Experiment, reduction};
 use crate::commands::study::corpus::{Corpus, Studied};
-use crate::commands::study::plots::{Point, Scatter};
-use crate::commands::study::statistics::{pearson, regression, spearman};
 use crate::commands::study::table::{Cell, Table};
+use onnxforge_figures::plots::{Point, Scatter};
+use onnxforge_figures::statistics::{pearson, regression, spearman};
 
 /// A number about the optimized model in the answer of `bench`.
 fn measured(model: &Studied, which: usize, place: &str) -> Option<f64> {

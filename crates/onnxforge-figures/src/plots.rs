@@ -1,6 +1,6 @@
 //! Plots as SVG: each is one text without anything from elsewhere, readable on light and dark pages and without colour vision.
 
-use super::table::escaped;
+use crate::escaped;
 
 const WIDTH: f64 = 860.0;
 /// Room for axes and labels.
@@ -150,14 +150,18 @@ fn shown(value: f64) -> String {
 
 /// Numbers by rows and columns, as colours.
 pub struct HeatMap<'a> {
+    /// What the plot shows.
     pub title: &'a str,
+    /// Names of rows.
     pub rows: &'a [String],
+    /// Names of columns.
     pub columns: &'a [String],
     /// The number of a cell.
     pub value: &'a dyn Fn(usize, usize) -> Option<f64>,
 }
 
 impl HeatMap<'_> {
+    /// The plot.
     pub fn svg(&self) -> String {
         const CELL: f64 = 15.0;
         let (left, top) = (220.0, 190.0);
@@ -258,28 +262,40 @@ pub fn boxes(title: &str, label: &str, samples: &[(String, Vec<f64>)]) -> String
 /// A point of a scatter plot, with the interval in which its height lies.
 #[derive(Clone, Debug)]
 pub struct Point {
+    /// What is said of it where the pointer rests.
     pub title: String,
+    /// The group that it belongs to, by place.
     pub group: usize,
+    /// How far to the right it lies.
     pub x: f64,
+    /// How high it lies.
     pub y: f64,
+    /// Where its height may lie just as well.
     pub interval: Option<(f64, f64)>,
 }
 
 /// Points by two numbers.
 pub struct Scatter<'a> {
+    /// What the plot shows.
     pub title: &'a str,
+    /// What lies along the axis across.
     pub x: &'a str,
+    /// What lies along the axis up.
     pub y: &'a str,
+    /// Names of groups, each with a colour of its own.
     pub groups: &'a [String],
+    /// What is plotted.
     pub points: &'a [Point],
     /// A height that matters, such as 1 for "as fast as before".
     pub line: Option<f64>,
+    /// Whether equal distances up are equal ratios.
     pub logarithmic: bool,
     /// Where the line that is closest to the points begins, and how steep it is.
     pub regression: Option<(f64, f64)>,
 }
 
 impl Scatter<'_> {
+    /// The plot.
     pub fn svg(&self) -> String {
         let mut drawing = Drawing::new(self.title, 460.0);
         drawing.legend(self.groups);
