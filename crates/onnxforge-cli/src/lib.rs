@@ -4,6 +4,7 @@ mod call;
 mod commands;
 mod failure;
 mod files;
+mod jobs;
 mod output;
 mod process;
 mod progress;

@@ -69,9 +69,14 @@ pub fn checkpoint() {
     }
 }
 
+/// The token that watches this thread, for threads that work for it.
+pub fn watched() -> Option<Token> {
+    WATCHED.with_borrow(Clone::clone)
+}
+
 /// For work on this thread that passes no checkpoints: `stop` is called, from another thread, when it is cancelled while the answer is held.
 pub fn on_cancel(stop: impl Fn() + Send + 'static) -> OnCancel {
-    let token = WATCHED.with_borrow(Clone::clone);
+    let token = watched();
     let mut place = 0;
     if let Some(Ok(mut stops)) = token.as_ref().map(|token| token.0.stops.lock()) {
         place = stops.last_key_value().map_or(0, |(last, _)| last + 1);

@@ -1,93 +1,101 @@
 //! `onnxforge attribute`: which pass does what, alone and among the others.
 
-use std::path::PathBuf;
+use std::io::{self, Write};
 
 use comfy_table::Cell;
-use onnxforge::passes::pipeline::{Options, optimize};
-use onnxforge::progress::Unit;
+use onnxforge::analysis::attribution::{Attribution, attribute};
+use onnxforge::progress::Silent;
+use onnxforge::verify::guard::{Compared, When};
 use serde::Serialize;
 
-use super::optimize::Selection;
+use super::Models;
+use super::optimize::{Comparison, Selection};
 use crate::failure::{Failure, Verdict};
 use crate::output::{Output, number, table};
 
 /// Count the nodes that each pass removes: alone on the model as it is, and as one of all.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The models.
-    #[arg(required = true)]
-    models: Vec<PathBuf>,
+    #[command(flatten)]
+    models: Models,
     #[command(flatten)]
     selection: Selection,
+    /// Compare results with those of the original after each pass.
+    #[arg(long)]
+    verify: bool,
+    #[command(flatten)]
+    comparison: Comparison,
 }
 
 #[derive(Debug, Serialize)]
 struct Report {
     schema: u32,
-    models: Vec<ModelReport>,
+    models: Vec<Attributed>,
 }
 
 #[derive(Debug, Serialize)]
-struct ModelReport {
+struct Attributed {
     model: String,
-    /// Nodes of the whole model, bodies and functions included.
-    nodes: usize,
-    after: usize,
-    passes: Vec<Attribution>,
-}
-
-/// Changes of the number of nodes.
-#[derive(Debug, Serialize)]
-struct Attribution {
-    pass: &'static str,
-    isolated: i64,
-    cumulative: i64,
+    #[serde(flatten)]
+    attribution: Attribution,
 }
 
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     let passes = args.selection.resolve()?;
-    let mut models = Vec::new();
-    output.progress().begin("models", args.models.len() as u64, Unit::Models);
-    for path in &args.models {
-        let model = output.files.load(path)?;
-        let mut together = model.clone();
-        let all = optimize(&mut together, &Options { passes: passes.clone(), ..Options::default() });
-        let attribution = |pass: &&'static onnxforge::passes::Pass| {
-            let mut alone = model.clone();
-            let one = optimize(&mut alone, &Options { passes: vec![pass], ..Options::default() });
-            let sum = |outcome: &onnxforge::passes::pipeline::Outcome| {
-                outcome.passes.iter().filter(|of| of.pass.name == pass.name).map(|of| of.nodes).sum()
-            };
-            Attribution { pass: pass.name, isolated: sum(&one), cumulative: sum(&all) }
+    let models = args.models.each(output, |path, model| {
+        let checks = match args.verify {
+            true => Some(args.comparison.resolve(When::Each, &model, output)?),
+            false => None,
         };
-        models.push(ModelReport {
-            model: path.display().to_string(),
-            nodes: model.node_count(),
-            after: together.node_count(),
-            passes: passes.iter().map(attribution).collect(),
-        });
-        output.progress().advance(1);
-    }
-    output.progress().end();
-    let report = Report { schema: 1, models };
-    output.result(&report, |out| {
-        for model in &report.models {
-            let mut rows = table(&["pass", "alone", "among all"]);
-            for row in model.passes.iter().filter(|row| row.isolated != 0 || row.cumulative != 0) {
-                rows.add_row([
-                    Cell::new(row.pass),
-                    number(format!("{:+}", row.isolated)),
-                    number(format!("{:+}", row.cumulative)),
-                ]);
-            }
-            rows.add_row([
-                Cell::new("all together"),
-                number(""),
-                number(format!("{:+}", model.after as i64 - model.nodes as i64)),
-            ]);
-            writeln!(out, "{} ({} nodes)\n{rows}", model.model, model.nodes)?;
-        }
-        Ok(())
+        let attribution = attribute(&model, &passes, checks, &Silent)?;
+        Ok(Attributed { model: path.display().to_string(), attribution })
     })?;
+    let report = Report { schema: 1, models };
+    output.result(&report, |out| report.models.iter().try_for_each(|model| show(model, args.verify, out)))?;
     Ok(Verdict::Yes)
+}
+
+fn show(model: &Attributed, verified: bool, out: &mut dyn Write) -> io::Result<()> {
+    let Attribution { nodes, after, passes, unverified } = &model.attribution;
+    let mut heading = vec!["pass", "alone", "among all"];
+    if verified {
+        heading.extend(["results alone", "after it, among all"]);
+    }
+    let mut rows = table(&heading);
+    let changes = passes.iter().filter(|share| {
+        share.isolated != 0
+            || share.cumulative != 0
+            || share.accuracy_isolated.is_some()
+            || share.accuracy_cumulative.is_some()
+    });
+    for share in changes {
+        let mut cells = vec![
+            Cell::new(share.pass),
+            number(format!("{:+}", share.isolated)),
+            number(format!("{:+}", share.cumulative)),
+        ];
+        if verified {
+            cells.extend(
+                [share.accuracy_isolated, share.accuracy_cumulative].map(|found| number(said(found))),
+            );
+        }
+        rows.add_row(cells);
+    }
+    let mut total =
+        vec![Cell::new("all together"), number(""), number(format!("{:+}", *after as i64 - *nodes as i64))];
+    total.resize_with(heading.len(), || number(""));
+    rows.add_row(total);
+    writeln!(out, "{} ({nodes} nodes)\n{rows}", model.model)?;
+    unverified.iter().try_for_each(|reason| writeln!(out, "results were not compared: {reason}"))
+}
+
+/// What a comparison found, in a cell.
+fn said(found: Option<Compared>) -> String {
+    use onnxforge::verify::Verdict::{Different, Identical, Rounding};
+    match found.map(|found| (found.verdict, found.difference)) {
+        None => "-".to_owned(),
+        Some((Identical, _)) => "identical".to_owned(),
+        Some((Rounding, difference)) => format!("{difference:.1e}"),
+        Some((Different, difference)) => format!("DIFFERENT ({difference:.1e})"),
+    }
 }

@@ -1,7 +1,7 @@
 //! `onnxforge audit`: what a model has that passes are about, and what they make of it.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
-use std::path::PathBuf;
 
 use comfy_table::Cell;
 use onnxforge::analysis::audit::{Audit, Finding, Listed, audit};
@@ -9,7 +9,7 @@ use onnxforge::hierarchy::Hierarchy;
 use serde::Serialize;
 
 use super::hierarchy::sidecar;
-use super::{short_name, warn_of_newer_opsets};
+use super::{Models, short_name};
 use crate::failure::{Failure, Verdict};
 use crate::output::{Output, grouped, number, table};
 
@@ -19,9 +19,8 @@ use crate::output::{Output, grouped, number, table};
 /// nodes come from.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The models.
-    #[arg(required = true)]
-    models: Vec<PathBuf>,
+    #[command(flatten)]
+    models: Models,
 }
 
 #[derive(Debug, Serialize)]
@@ -38,13 +37,10 @@ struct Audited {
 }
 
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
-    let mut models = Vec::new();
-    for path in &args.models {
-        let model = output.files.load(path)?;
-        warn_of_newer_opsets(path, &model);
+    let models = args.models.each(output, |path, model| {
         let hierarchy = Hierarchy::of(&model, sidecar(path, &model, output).as_ref());
-        models.push(Audited { model: path.display().to_string(), audit: audit(&model, &hierarchy) });
-    }
+        Ok(Audited { model: path.display().to_string(), audit: audit(&model, &hierarchy) })
+    })?;
     let report = Report { schema: 1, models };
     output.result(&report, |out| {
         match report.models.as_slice() {
@@ -145,11 +141,11 @@ fn show_side_by_side(models: &[Audited], out: &mut dyn Write) -> io::Result<()> 
     rows.add_row(line("without detours", &|audit| grouped(audit.nodes_tidied as u64)));
     let Some(first) = models.first() else { return Ok(()) };
     for (place, finding) in first.audit.findings.iter().enumerate() {
-        let of = |audit: &Audit| audit.findings.get(place).cloned();
-        if models.iter().all(|model| of(&model.audit).is_none_or(|finding| finding.count == 0)) {
+        let is_found = |model: &Audited| model.audit.findings.get(place).is_some_and(|found| found.count > 0);
+        if !models.iter().any(is_found) {
             continue;
         }
-        rows.add_row(line(finding.id, &|audit| match of(audit) {
+        rows.add_row(line(finding.id, &|audit| match audit.findings.get(place) {
             Some(finding) if finding.count > 0 && finding.passes.is_empty() => grouped(finding.count as u64),
             Some(finding) if finding.count > 0 => match &finding.newer {
                 Some(newer) if finding.handled == 0 => {
@@ -159,11 +155,13 @@ fn show_side_by_side(models: &[Audited], out: &mut dyn Write) -> io::Result<()> 
             },
             _ => "-".to_owned(),
         }));
-        for name in finding.details.keys() {
+        let details = models.iter().filter_map(|model| model.audit.findings.get(place));
+        let names: BTreeSet<&str> = details.flat_map(|finding| finding.details.keys().copied()).collect();
+        for name in names {
             let label = format!("  {}", name.replace('_', " "));
             rows.add_row(line(&label, &|audit| {
-                let detail = of(audit).and_then(|finding| finding.details.get(name).copied());
-                detail.map_or_else(|| "-".to_owned(), short)
+                let detail = audit.findings.get(place).and_then(|finding| finding.details.get(name));
+                detail.map_or_else(|| "-".to_owned(), |detail| short(*detail))
             }));
         }
     }

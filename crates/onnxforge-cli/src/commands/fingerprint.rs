@@ -1,13 +1,12 @@
 //! `onnxforge fingerprint`: what kind of network a model is.
 
 use std::io::{self, Write};
-use std::path::PathBuf;
 
 use comfy_table::Cell;
 use onnxforge::analysis::fingerprint::{Features, Fingerprint, Input};
 use serde::Serialize;
 
-use super::{short_name, warn_of_newer_opsets};
+use super::{Models, short_name};
 use crate::failure::{Failure, Verdict};
 use crate::output::{Output, grouped, number, table};
 
@@ -16,9 +15,8 @@ use crate::output::{Output, grouped, number, table};
 /// Only structure counts: operators, shapes, and how values flow. Names decide nothing.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The models.
-    #[arg(required = true)]
-    models: Vec<PathBuf>,
+    #[command(flatten)]
+    models: Models,
 }
 
 #[derive(Debug, Serialize)]
@@ -35,12 +33,9 @@ struct Seen {
 }
 
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
-    let mut models = Vec::new();
-    for path in &args.models {
-        let model = output.files.load(path)?;
-        warn_of_newer_opsets(path, &model);
-        models.push(Seen { model: path.display().to_string(), fingerprint: Fingerprint::of(&model) });
-    }
+    let models = args.models.each(output, |path, model| {
+        Ok(Seen { model: path.display().to_string(), fingerprint: Fingerprint::of(&model) })
+    })?;
     let report = Report { schema: 1, models };
     output.result(&report, |out| match report.models.as_slice() {
         [one] => show_one(one, out),

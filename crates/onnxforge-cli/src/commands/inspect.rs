@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use onnxforge::analysis::effort::{Effort, Figure, effort};
 use onnxforge::analysis::inspect::{Inspection, Interface, inspect};
@@ -12,16 +12,15 @@ use onnxforge::passes;
 use serde::Serialize;
 
 use super::run::named_size;
-use super::short_name;
+use super::{Models, short_name};
 use crate::failure::{Failure, Verdict};
 use crate::output::{Output, bar, bytes, grouped, number, table};
 
 /// Show what models are made of: interface, operators, weights, operations and memory; several of them side by side.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The models.
-    #[arg(required = true)]
-    models: Vec<PathBuf>,
+    #[command(flatten)]
+    models: Models,
     /// The size of a named dimension, for operations and memory; others are 1.
     #[arg(long, value_name = "NAME=N", value_parser = named_size)]
     set_dim: Vec<(String, usize)>,
@@ -80,11 +79,7 @@ impl Inspected {
 }
 
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
-    let models = args
-        .models
-        .iter()
-        .map(|path| Ok(Inspected::of(args, path, output.files.load(path)?)))
-        .collect::<Result<Vec<_>, Failure>>()?;
+    let models = args.models.each(output, |path, model| Ok(Inspected::of(args, path, model)))?;
     let report = Report { schema: 1, models };
     output.result(&report, |out| match report.models.as_slice() {
         [one] => show_one(one, out),

@@ -35,15 +35,18 @@ mod upgrade;
 mod validate;
 mod verify;
 
-use std::path::Path;
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
 
 use onnxforge::check::{Problem, Rule, Severity, check as find_problems};
 use onnxforge::ir::Model;
 use onnxforge::ops::callee::newer_opsets;
+use onnxforge::progress::Unit;
 use serde::Serialize;
 
 use crate::failure::{Failure, Kind, Verdict};
 use crate::files::WrittenFile;
+use crate::jobs;
 use crate::output::Output;
 
 /// Bytes that given inputs of models that are compared may take.
@@ -172,6 +175,36 @@ impl From<LevelArg> for onnxforge::runtime::Level {
             LevelArg::Extended => Self::Extended,
             LevelArg::All => Self::All,
         }
+    }
+}
+
+/// Models that a command is asked about, one by one.
+#[derive(Debug, clap::Args)]
+struct Models {
+    /// The models.
+    #[arg(required = true)]
+    models: Vec<PathBuf>,
+    /// How many models at a time; as many as the machine has threads unless told.
+    #[arg(long, value_name = "N")]
+    jobs: Option<NonZero<usize>>,
+}
+
+impl Models {
+    /// What there is to say of each of them, in their order.
+    fn each<R: Send>(
+        &self,
+        output: &Output,
+        ask: impl Fn(&Path, Model) -> Result<R, Failure> + Sync,
+    ) -> Result<Vec<R>, Failure> {
+        let jobs = self.jobs.unwrap_or_else(jobs::as_many_as_fit);
+        output.progress().begin("models", self.models.len() as u64, Unit::Models);
+        let answers = jobs::each(&self.models, jobs, output.progress(), |path| {
+            let model = output.files.load(path)?;
+            warn_of_newer_opsets(path, &model);
+            ask(path, model)
+        });
+        output.progress().end();
+        answers.into_iter().collect()
     }
 }
 

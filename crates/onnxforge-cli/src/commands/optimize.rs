@@ -80,6 +80,16 @@ pub struct Checks {
     /// that. What is found wrong is left out.
     #[arg(long, value_enum, default_value = "final")]
     verify: VerifyArg,
+    #[command(flatten)]
+    comparison: Comparison,
+    /// Take it for good when something wrong was found and left out, instead of exiting with 1.
+    #[arg(long)]
+    allow_revert: bool,
+}
+
+/// How the result is compared with the original.
+#[derive(Debug, clap::Args)]
+pub struct Comparison {
     /// How many inputs the comparison tries, with other sizes of named dimensions each time.
     #[arg(long, default_value_t = 2, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     samples: usize,
@@ -92,9 +102,6 @@ pub struct Checks {
     /// Other seeds make up other inputs.
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Take it for good when something wrong was found and left out, instead of exiting with 1.
-    #[arg(long)]
-    allow_revert: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -295,6 +302,13 @@ impl Checks {
             VerifyArg::Final => When::Final,
             VerifyArg::Each => When::Each,
         };
+        self.comparison.resolve(when, model, output)
+    }
+}
+
+impl Comparison {
+    /// What is to be checked, with the model as it is now as the original.
+    pub fn resolve(&self, when: When, model: &Model, output: &Output) -> Result<guard::Options, Failure> {
         if matches!(self.engine, EngineArg::Ort | EngineArg::OrtAll) {
             Runtime::get()?;
         }

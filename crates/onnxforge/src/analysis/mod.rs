@@ -1,5 +1,6 @@
 //! What a model is made of, and what becomes of it.
 
+pub mod attribution;
 pub mod audit;
 pub mod bench;
 pub mod census;

@@ -97,6 +97,22 @@ pub fn optimize_watched<'m>(
     let start = Instant::now();
     let facts = Inference::of(model);
     let inference = start.elapsed();
+    Outcome { inference, ..run(model, facts, options, witness) }
+}
+
+/// What [`optimize`] does with one pass, on a model of which `facts` are known already: cheap enough to be done for every pass.
+pub fn alone(model: &mut Model, facts: Inference, pass: &'static Pass) -> PassOutcome {
+    let options = Options { passes: vec![pass], ..Options::default() };
+    let outcome = run(model, facts, &options, None);
+    outcome.passes.into_iter().next().unwrap_or_else(|| PassOutcome::new(pass))
+}
+
+fn run<'m>(
+    model: &'m mut Model,
+    facts: Inference,
+    options: &Options<'_>,
+    witness: Option<&'m mut dyn Witness>,
+) -> Outcome {
     let mut budget =
         options.budget.clone().unwrap_or_else(|| Budget { growth: growth(model), ..Budget::default() });
     if let Some(edits) = options.stop_after {
@@ -164,34 +180,7 @@ pub fn optimize_watched<'m>(
         nodes_before as i64 + outcomes.iter().map(|outcome| outcome.nodes).sum::<i64>(),
         bench.model.node_count() as i64
     );
-    Outcome { passes: outcomes, rounds, stop, inference }
-}
-
-/// What [`optimize`] does with one pass, on a model of which `facts` are known already: cheap enough to be done for every pass.
-pub fn alone(model: &mut Model, facts: Inference, pass: &'static Pass) -> PassOutcome {
-    let budget = Budget { growth: growth(model), ..Budget::default() };
-    let first_edit = model.journal().len();
-    let mut bench = Workbench::new(model, facts, budget);
-    let mut outcome = PassOutcome::new(pass);
-    let mut mark = None;
-    let mut is_full = true;
-    for _ in 0..MAX_ROUNDS {
-        let changed = outcome.run(&mut bench, &mut mark);
-        if !changed && is_full {
-            break;
-        }
-        // What is known now may show more.
-        is_full = !changed;
-        if is_full {
-            mark = None;
-            bench.infer();
-        }
-    }
-    for entry in bench.model.journal().iter().skip(first_edit) {
-        outcome.nodes += entry.nodes;
-        outcome.bytes = outcome.bytes.saturating_add(entry.bytes);
-    }
-    outcome
+    Outcome { passes: outcomes, rounds, stop, inference: Duration::ZERO }
 }
 
 /// By how much a model may grow: 1 MiB and 5 % of its constants.

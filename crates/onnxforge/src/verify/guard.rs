@@ -10,7 +10,9 @@ use serde::Serialize;
 
 use super::engine::Engine;
 use super::local::{Local, LocalReport, Wrong};
-use super::{LOADING, Options as Comparison, OutputReport, Report, VerifyError, named_dims, verify_inside};
+use super::{
+    LOADING, Options as Comparison, OutputReport, Report, Verdict, VerifyError, named_dims, verify_inside,
+};
 use crate::infer::Inference;
 use crate::ir::{Accuracy, Model, Rewrite};
 use crate::passes::pipeline::{self, Outcome};
@@ -59,10 +61,39 @@ pub struct Proof {
     pub unverified: Option<String>,
     /// Why another engine than the one that was asked for computed.
     pub fallback: Option<String>,
+    /// Comparisons after passes, in the order in which they ran, where that was asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub after: Vec<After>,
     /// Changes that were found wrong. Their rules changed nothing in the result.
     pub reverted: Vec<Wrong>,
     /// Time for comparing models.
     pub milliseconds: f64,
+}
+
+/// How a model compares with the original.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Compared {
+    /// What is said of the outputs.
+    pub verdict: Verdict,
+    /// The largest difference of an output, as a share of its scale.
+    pub difference: f64,
+}
+
+impl Compared {
+    fn of(report: &Report) -> Self {
+        let difference = report.by_sample.iter().copied().fold(0.0, f64::max);
+        Self { verdict: report.verdict, difference }
+    }
+}
+
+/// How the model compares with the original after a pass.
+#[derive(Clone, Debug, Serialize)]
+pub struct After {
+    /// The pass.
+    pub pass: &'static str,
+    /// What was found.
+    #[serde(flatten)]
+    pub compared: Compared,
 }
 
 /// Why there is no result.
@@ -96,12 +127,11 @@ pub fn optimize(
     if checks.when == When::Off {
         return Ok((pipeline::optimize(model, &work), proof));
     }
-    if super::local::is_random(&original) {
-        proof.unverified = Some("the model draws random numbers".to_owned());
-    }
+    proof.unverified = unverifiable(&original);
     loop {
         *model = start.clone();
         proof.global = None;
+        proof.after.clear();
         let first_edit = model.journal().len();
         let mut guard = Guard {
             local: Local::new(checks.local),
@@ -172,6 +202,27 @@ impl Found {
             Err(_) => None,
         }
     }
+}
+
+/// How what became of a model compares with it, as [`optimize`] finds out in the end; or why nothing can be said.
+pub fn compared(
+    original: &Model,
+    model: &Model,
+    checks: &mut Options,
+    progress: &dyn Progress,
+) -> Result<Compared, String> {
+    let mut proof = Proof { unverified: unverifiable(original), ..Proof::default() };
+    let found = whole(original, model, checks, &mut proof, progress);
+    match (proof.global, found) {
+        (Some(report), _) => Ok(Compared::of(&report)),
+        (None, Some(found)) => Err(found.difference),
+        (None, None) => Err(proof.unverified.unwrap_or_default()),
+    }
+}
+
+/// Why a model cannot be compared with anything.
+fn unverifiable(original: &Model) -> Option<String> {
+    super::local::is_random(original).then(|| "the model draws random numbers".to_owned())
 }
 
 /// Compares the whole models. Where the original does not run, nothing is said but why.
@@ -351,10 +402,12 @@ impl Witness for Guard<'_> {
         self.local.after(model, facts, is_made)
     }
 
-    fn passed(&mut self, model: &Model, _pass: &'static str) -> bool {
+    fn passed(&mut self, model: &Model, pass: &'static str) -> bool {
         if self.checks.when == When::Each && self.local.wrong.is_none() {
             let start = Instant::now();
             self.each = whole(self.original, model, self.checks, self.proof, &Silent);
+            let compared = self.proof.global.as_ref().map(Compared::of);
+            self.proof.after.extend(compared.map(|compared| After { pass, compared }));
             self.proof.milliseconds += start.elapsed().as_secs_f64() * 1e3;
         }
         self.each.is_none()
