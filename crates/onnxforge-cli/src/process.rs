@@ -5,6 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use onnxforge::cancel::checkpoint;
+use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
 
@@ -12,12 +13,23 @@ use crate::failure::Failure;
 const LOOK: Duration = Duration::from_millis(20);
 
 /// What a process may use.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Limits {
     /// Bytes of memory of its own; only Linux limits that.
     pub memory: Option<u64>,
     /// How long it may take.
     pub time: Option<Duration>,
+}
+
+impl Limits {
+    /// Whether these leave more room than others.
+    pub fn exceed(&self, others: &Self) -> bool {
+        let more = |limit: Option<f64>, other: Option<f64>| {
+            limit.unwrap_or(f64::INFINITY) > other.unwrap_or(f64::INFINITY)
+        };
+        more(self.memory.map(|bytes| bytes as f64), others.memory.map(|bytes| bytes as f64))
+            || more(self.time.map(|time| time.as_secs_f64()), others.time.map(|time| time.as_secs_f64()))
+    }
 }
 
 /// How a process ended.

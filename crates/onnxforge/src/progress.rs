@@ -11,6 +11,7 @@ pub enum Unit {
     Runs,
     Models,
     Sessions,
+    Questions,
 }
 
 impl Unit {
@@ -24,6 +25,7 @@ impl Unit {
             Self::Runs => "runs",
             Self::Models => "models",
             Self::Sessions => "sessions",
+            Self::Questions => "questions",
         }
     }
 }

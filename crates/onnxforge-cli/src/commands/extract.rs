@@ -127,7 +127,11 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
             files = output.save(&part.cut.model, &path, args.external)?;
         }
         report.parts.push(Part {
-            problems: if args.output.is_some() { problems(&part.cut.model) } else { Vec::new() },
+            problems: if args.output.is_some() || args.verify {
+                problems(&part.cut.model)
+            } else {
+                Vec::new()
+            },
             boundary: part.boundary,
             verified,
             files,

@@ -16,6 +16,7 @@ mod fingerprint;
 mod hierarchy;
 mod infer;
 mod inspect;
+mod lab;
 mod materialize;
 mod optimize;
 mod parse;
@@ -67,6 +68,8 @@ pub enum Command {
     Census(census::Args),
     Bench(bench::Args),
     Study(study::Args),
+    #[command(hide = true)]
+    Lab(lab::Args),
     Check(check::Args),
     Inspect(inspect::Args),
     Infer(infer::Args),
@@ -105,6 +108,7 @@ impl Command {
             Self::Census(args) => census::run(&args, output),
             Self::Bench(args) => bench::run(&args, output),
             Self::Study(args) => study::run(&args, output),
+            Self::Lab(args) => lab::run(&args, output),
             Self::Check(args) => check::run(&args, output),
             Self::Infer(args) => infer::run(&args, output),
             Self::Inspect(args) => inspect::run(&args, output),

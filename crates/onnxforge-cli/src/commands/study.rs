@@ -9,23 +9,28 @@ mod page;
 mod step;
 mod table;
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
-use std::sync::{Condvar, Mutex};
-use std::time::Duration;
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::{Duration, UNIX_EPOCH};
 
 use clap::builder::RangedU64ValueParser;
+use onnxforge::cancel::checkpoint;
+use onnxforge::io::load::folder_of;
 use onnxforge::passes::targets::PORTABLE;
-use onnxforge::progress::Unit;
+use onnxforge::progress::{Silent, Unit};
 use onnxforge::random::Random;
 use serde::Serialize;
 
 use self::corpus::{Corpus, Studied};
-use self::step::{Answer, Step};
+use self::step::{Answer, Desk, Stamp, Step};
 use super::run::{gigabytes, seconds};
 use crate::failure::{Failure, Verdict};
 use crate::files::WrittenFile;
+use crate::jobs;
 use crate::output::{Output, bytes};
 use crate::process::Limits;
 
@@ -33,6 +38,10 @@ use crate::process::Limits;
 const SHUFFLES: u64 = 5;
 /// Memory that a process takes besides the model.
 const OVERHEAD: u64 = 1 << 30;
+/// Bytes from which on models are compared block by block, which takes no more memory than this.
+const LARGE: u64 = 1 << 30;
+/// How often a job that waits for memory asks whether anybody still wants it.
+const LOOK: Duration = Duration::from_millis(100);
 /// The size of named dimensions that are not the first of an input, where time is measured.
 const LENGTH: usize = 128;
 
@@ -48,8 +57,8 @@ pub struct Args {
     #[arg(short, long)]
     output: PathBuf,
     /// How many models at a time; time is measured one by one.
-    #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
-    jobs: Option<usize>,
+    #[arg(long, value_name = "N")]
+    jobs: Option<NonZero<usize>>,
     /// Memory that all of them together may take, in GB.
     #[arg(long, value_name = "GB", default_value = "16", value_parser = gigabytes)]
     memory: u64,
@@ -148,8 +157,19 @@ fn sum_up(args: &Args, models: Vec<Studied>, output: &Output) -> Result<Verdict,
 struct Subject {
     name: String,
     path: PathBuf,
-    /// Bytes of the model and of what lies beside it under its name.
-    bytes: u64,
+    stamp: Stamp,
+}
+
+impl Subject {
+    /// Whether it is compared block by block.
+    fn is_large(&self) -> bool {
+        self.stamp.bytes > LARGE
+    }
+
+    /// Memory that commands need for it: two sessions of ONNX Runtime, or blocks.
+    fn memory(&self) -> u64 {
+        2 * self.stamp.bytes.min(LARGE) + OVERHEAD
+    }
 }
 
 /// Every model, with a name of its own.
@@ -172,8 +192,8 @@ fn subjects(places: &[PathBuf]) -> Result<Vec<Subject>, Failure> {
         return Err(Failure::new("there is no model in there"));
     }
     let subject = |(name, path): (String, PathBuf)| {
-        let bytes = size_of(&path);
-        Subject { name, path, bytes }
+        let stamp = stamp(&path);
+        Subject { name, path, stamp }
     };
     Ok(found.into_iter().map(subject).collect())
 }
@@ -197,13 +217,18 @@ fn models_in(place: &Path, found: &mut Vec<PathBuf>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Bytes of a model and of the files that begin with its name.
-fn size_of(path: &Path) -> u64 {
+/// The state of a model and of the files that begin with its name.
+fn stamp(path: &Path) -> Stamp {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    let beside = path.parent().and_then(|folder| std::fs::read_dir(folder).ok()).into_iter().flatten();
-    let own =
-        beside.filter_map(Result::ok).filter(|entry| entry.file_name().to_string_lossy().starts_with(&stem));
-    own.filter_map(|entry| Some(entry.metadata().ok()?.len())).sum()
+    let entries = std::fs::read_dir(folder_of(path)).into_iter().flatten();
+    let own = entries.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with(&stem));
+    own.filter_map(|entry| entry.metadata().ok()).fold(Stamp::default(), |stamp, file| {
+        let written = file.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+        Stamp {
+            bytes: stamp.bytes.saturating_add(file.len()),
+            written: stamp.written.max(written.map_or(0, |time| time.as_secs())),
+        }
+    })
 }
 
 /// Memory that jobs share.
@@ -212,63 +237,47 @@ struct Budget {
     changed: Condvar,
 }
 
+/// Memory that a job has, until it is done.
+struct Share<'b> {
+    budget: &'b Budget,
+    bytes: u64,
+}
+
 impl Budget {
     /// Waits until so much is free, and takes it.
-    fn take(&self, wanted: u64) {
-        if let Ok(mut free) = self.free.lock() {
-            while *free < wanted {
-                match self.changed.wait(free) {
-                    Ok(again) => free = again,
-                    Err(_) => return,
-                }
-            }
-            *free -= wanted;
+    fn take(&self, bytes: u64) -> Share<'_> {
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        while *free < bytes {
+            checkpoint();
+            free = self.changed.wait_timeout(free, LOOK).unwrap_or_else(PoisonError::into_inner).0;
         }
+        *free -= bytes;
+        Share { budget: self, bytes }
     }
+}
 
-    fn give_back(&self, taken: u64) {
-        if let Ok(mut free) = self.free.lock() {
-            *free += taken;
-        }
-        self.changed.notify_all();
+impl Drop for Share<'_> {
+    fn drop(&mut self) {
+        *self.budget.free.lock().unwrap_or_else(PoisonError::into_inner) += self.bytes;
+        self.budget.changed.notify_all();
     }
 }
 
 /// Asks about all models, several at a time, the largest first.
 fn record_all(args: &Args, subjects: &[Subject], data: &Path, output: &Output) -> Result<(), Failure> {
-    let jobs = args.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    let jobs = args.jobs.unwrap_or_else(jobs::as_many_as_fit);
     let mut queue: Vec<&Subject> = subjects.iter().collect();
-    queue.sort_by_key(|subject| subject.bytes);
-    let queue = Mutex::new(queue);
+    queue.sort_by_key(|subject| Reverse(subject.stamp.bytes));
     let budget = Budget { free: Mutex::new(args.memory), changed: Condvar::new() };
-    let failed: Mutex<Option<Failure>> = Mutex::new(None);
-    output.progress().begin("models", subjects.len() as u64, Unit::Models);
-    let (done, finished) = std::sync::mpsc::channel();
-    std::thread::scope(|threads| {
-        for _ in 0..jobs.min(subjects.len()) {
-            let (queue, budget, failed, done) = (&queue, &budget, &failed, done.clone());
-            threads.spawn(move || {
-                while let Some(subject) = queue.lock().ok().and_then(|mut queue| queue.pop()) {
-                    let share =
-                        (2 * subject.bytes + OVERHEAD).max(args.memory / jobs as u64).min(args.memory);
-                    budget.take(share);
-                    let recorded = record(args, subject, &data.join(&subject.name), share, output);
-                    budget.give_back(share);
-                    if let (Err(failure), Ok(mut failed)) = (recorded, failed.lock()) {
-                        failed.get_or_insert(failure);
-                    }
-                    let _ = done.send(());
-                }
-            });
-        }
-        drop(done);
-        finished.iter().for_each(|()| output.progress().advance(1));
+    let count: usize = subjects.iter().map(|subject| questions(args, subject, data).len()).sum();
+    output.progress().begin("questions", count as u64, Unit::Questions);
+    let recorded = jobs::each(&queue, jobs, &Silent, |subject| {
+        let wanted = subject.memory().max(args.memory / jobs.get() as u64).min(args.memory);
+        let share = budget.take(wanted);
+        record(args, subject, &data.join(&subject.name), share.bytes, output).map(drop)
     });
     output.progress().end();
-    match failed.into_inner() {
-        Ok(Some(failure)) => Err(failure),
-        _ => Ok(()),
-    }
+    recorded.into_iter().collect()
 }
 
 /// Asks every question about one model that needs no clock. What is made on the way goes again.
@@ -279,26 +288,80 @@ fn record(
     memory: u64,
     output: &Output,
 ) -> Result<Vec<step::Kept>, Failure> {
-    std::fs::create_dir_all(folder).map_err(|error| Failure::at(folder, error))?;
-    let made = folder.join("made");
     let limits = Limits { memory: Some(memory), time: Some(args.timeout) };
-    let steps = questions(args, subject, &made);
-    let all_kept = steps.iter().all(|step| step.kept(folder).is_some());
-    if all_kept {
-        return Ok(steps.iter().filter_map(|step| step.kept(folder)).collect());
+    answers(args, subject, &questions(args, subject, &folder.join(MADE)), folder, limits, output)
+}
+
+/// Measures the time of every model and of what becomes of it, one by one.
+fn measure_all(args: &Args, subjects: &[Subject], data: &Path, output: &Output) -> Result<(), Failure> {
+    let limits = Limits { memory: None, time: Some(args.timeout) };
+    let steps = |subject: &Subject| {
+        let folder = data.join(&subject.name);
+        measurements(args, subject, &Studied::read(&subject.name, &folder), &folder.join(MADE))
+    };
+    let count: usize = subjects.iter().map(|subject| steps(subject).len()).sum();
+    output.progress().begin("time", count as u64, Unit::Questions);
+    for subject in subjects {
+        answers(args, subject, &steps(subject), &data.join(&subject.name), limits, output)?;
     }
+    output.progress().end();
+    Ok(())
+}
+
+/// The folder for what commands make on the way.
+const MADE: &str = "made";
+
+/// The answers to questions about one model, as far as they are not known already.
+fn answers(
+    args: &Args,
+    subject: &Subject,
+    steps: &[Step],
+    folder: &Path,
+    limits: Limits,
+    output: &Output,
+) -> Result<Vec<step::Kept>, Failure> {
+    std::fs::create_dir_all(folder).map_err(|error| Failure::at(folder, error))?;
+    let desk = Desk { folder, program: &output.program, limits, model: subject.stamp };
+    let made = folder.join(MADE);
     let mut answers = Vec::new();
-    for step in &steps {
-        if step.name == "sweep" && !made.join("optimized.onnx").exists() {
-            remake(args, subject, &made, limits, output)?;
-        }
-        answers.push(step.run(folder, &output.program, limits)?);
+    for step in steps {
+        let kept = match (desk.kept(step), &step.reads) {
+            (Some(kept), _) => kept,
+            (None, Some(file)) if !file.exists() => match desk.answer(&making(args, subject, file))? {
+                Answer::Report(_) => desk.ask(step)?,
+                failure @ Answer::Failure(_) => desk.keep(step, failure, 0.0)?,
+            },
+            (None, _) => desk.ask(step)?,
+        };
+        answers.push(kept);
+        output.progress().advance(1);
     }
+    // What could not be removed now, the next run removes.
     drop(std::fs::remove_dir_all(&made));
     Ok(answers)
 }
 
-/// The questions about a model, in the order in which they are asked.
+/// The command that makes a file which other commands read.
+fn making(args: &Args, subject: &Subject, file: &Path) -> Step {
+    let mut words: Vec<OsString> = vec!["optimize".into(), subject.path.clone().into()];
+    words.extend(["-o".into(), file.into(), "--verify=off".into(), format!("--seed={}", args.seed).into()]);
+    if file.file_name().is_some_and(|name| name == QKV) {
+        words.push(with_qkv());
+    }
+    Step::new("making", words)
+}
+
+/// All passes, and the one that makes one product of three, which runs only on request.
+fn with_qkv() -> OsString {
+    let names = PORTABLE.passes().map(|pass| pass.name).chain(["fuse_attention_qkv"]);
+    format!("--passes={}", names.collect::<Vec<_>>().join(",")).into()
+}
+
+/// The model after all passes, and after these and the one that makes one product of three.
+const OPTIMIZED: &str = "optimized.onnx";
+const QKV: &str = "qkv.onnx";
+
+/// The questions about a model that need no clock, in the order in which they are asked.
 fn questions(args: &Args, subject: &Subject, made: &Path) -> Vec<Step> {
     let model = || subject.path.clone().into_os_string();
     let result = |name: &str| made.join(name).into_os_string();
@@ -311,28 +374,33 @@ fn questions(args: &Args, subject: &Subject, made: &Path) -> Vec<Step> {
         let words = [word("optimize"), model(), word("-o"), result(file)];
         Step::new(name, words.into_iter().chain(options.iter().cloned()))
     };
+    let optimized = made.join(OPTIMIZED);
     let mut steps = vec![
         ask("inspect", &[]),
         ask("fingerprint", &[]),
         ask("audit", &[]),
-        ask("attribute", &[]),
-        optimize("optimize", "optimized.onnx", std::slice::from_ref(&seed)),
-        Step::new("audit_after", [word("audit"), result("optimized.onnx")]),
+        ask("attribute", &[word("--verify"), word("--samples=1"), seed.clone()]),
+        optimize("optimize", OPTIMIZED, std::slice::from_ref(&seed)),
+        Step::new("audit_after", [word("audit"), result(OPTIMIZED)]).reading(&optimized),
+        Step::new("forms", [word("lab"), word("forms"), result(OPTIMIZED), seed.clone()]).reading(&optimized),
     ];
     let off = word("--verify=off");
     let passes: Vec<&str> = PORTABLE.passes().map(|pass| pass.name).collect();
     for shuffle in 0..SHUFFLES {
-        let order = shuffled(&passes, args.seed + shuffle);
+        let order = shuffled(&passes, args.seed.wrapping_add(shuffle));
         let chosen = word(&format!("--passes={}", order.join(",")));
         steps.push(optimize(&format!("order_{shuffle}"), "shuffled.onnx", &[off.clone(), chosen]));
     }
-    for pass in ["fuse_matmul_add_3d", "fuse_attention_qkv"] {
-        let chosen = word(&format!("--passes={pass}"));
-        steps.push(optimize(pass, "alone.onnx", &[chosen, seed.clone()]));
+    let alone = word("--passes=fuse_matmul_add_3d");
+    steps.push(optimize("fuse_matmul_add_3d", "products.onnx", &[alone, seed.clone()]));
+    steps.push(optimize("fuse_attention_qkv", QKV, &[with_qkv(), seed.clone()]));
+    let mut sweep =
+        vec![word("verify"), model(), result(OPTIMIZED), word(&format!("--sweep={}", args.sweep))];
+    sweep.push(seed);
+    if subject.is_large() {
+        sweep.push(word("--blocks"));
     }
-    let sweep =
-        [word("verify"), model(), result("optimized.onnx"), word(&format!("--sweep={}", args.sweep)), seed];
-    steps.push(Step::new("sweep", sweep));
+    steps.push(Step::new("sweep", sweep).reading(&optimized));
     steps
 }
 
@@ -344,49 +412,15 @@ fn shuffled<'n>(names: &[&'n str], seed: u64) -> Vec<&'n str> {
     order.into_iter().map(|(_, name)| name).collect()
 }
 
-/// Optimizes a model again, of which only the answers are kept.
-fn remake(
-    args: &Args,
-    subject: &Subject,
-    made: &Path,
-    limits: Limits,
-    output: &Output,
-) -> Result<PathBuf, Failure> {
-    let target = made.join("optimized.onnx");
-    let words = [
-        "optimize".into(),
-        subject.path.clone().into_os_string(),
-        "-o".into(),
-        target.clone().into_os_string(),
-        "--verify=off".into(),
-        format!("--seed={}", args.seed).into(),
-    ];
-    let folder = tempfile::tempdir()?;
-    Step::new("remake", words).run(folder.path(), &output.program, limits)?;
-    Ok(target)
-}
-
-/// Measures the time of every model and of what becomes of it, one by one.
-fn measure_all(args: &Args, subjects: &[Subject], data: &Path, output: &Output) -> Result<(), Failure> {
-    output.progress().begin("time", subjects.len() as u64, Unit::Models);
-    for subject in subjects {
-        let folder = data.join(&subject.name);
-        let made = folder.join("made");
-        let limits = Limits { memory: None, time: Some(args.timeout) };
-        let optimized = made.join("optimized.onnx");
-        let mut words: Vec<OsString> =
-            vec!["bench".into(), subject.path.clone().into(), optimized.clone().into()];
-        words.push(format!("--seconds={}", args.seconds.as_secs_f64()).into());
-        words.extend(["--sessions=6".into(), "--warmup=1".into()]);
-        words.extend(Studied::read(&subject.name, &folder).sizes(LENGTH).into_iter().map(Into::into));
-        let step = Step::new("bench", words);
-        if step.kept(&folder).is_none() {
-            remake(args, subject, &made, limits, output)?;
-            step.run(&folder, &output.program, limits)?;
-            drop(std::fs::remove_dir_all(&made));
-        }
-        output.progress().advance(1);
-    }
-    output.progress().end();
-    Ok(())
+/// The questions that a clock answers.
+fn measurements(args: &Args, subject: &Subject, known: &Studied, made: &Path) -> Vec<Step> {
+    let optimized = made.join(OPTIMIZED);
+    let mut bench: Vec<OsString> =
+        vec!["bench".into(), subject.path.clone().into(), optimized.clone().into()];
+    bench.push(format!("--seconds={}", args.seconds.as_secs_f64()).into());
+    bench.extend(["--sessions=6".into(), "--warmup=1".into()]);
+    bench.extend(known.sizes(LENGTH).into_iter().map(Into::into));
+    let qkv = made.join(QKV);
+    let products = ["lab".into(), "products".into(), qkv.clone().into_os_string()];
+    vec![Step::new("bench", bench).reading(&optimized), Step::new("products", products).reading(&qkv)]
 }

@@ -67,6 +67,9 @@ pub struct Finding {
     pub measured_on: On,
     /// Why places stay, and how many.
     pub stays: BTreeMap<String, usize>,
+    /// Whether the operator set is too old for a pass.
+    #[serde(skip)]
+    is_too_old: bool,
     /// The same after a conversion to a newer operator set, where that is what places stay for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub newer: Option<Newer>,
@@ -199,8 +202,7 @@ pub fn audit(model: &Model, hierarchy: &Hierarchy) -> Audit {
 
 /// What becomes of those findings that stay because the operator set is too old.
 fn look_again(model: &Model, opset: Option<i64>, findings: &mut [Finding]) {
-    let too_old = |finding: &Finding| finding.stays.keys().any(|reason| judge::asks_for_newer(reason));
-    if !findings.iter().any(too_old) || opset.is_none_or(|opset| opset >= NEW) {
+    if !findings.iter().any(|finding| finding.is_too_old) || opset.is_none_or(|opset| opset >= NEW) {
         return;
     }
     let mut upgraded = model.clone();
@@ -211,7 +213,7 @@ fn look_again(model: &Model, opset: Option<i64>, findings: &mut [Finding]) {
     let mut plain = tidied(&upgraded, false);
     let mut bench = Bench::new(Scene::of(&mut plain));
     for (finding, (_, kind)) in findings.iter_mut().zip(kinds()) {
-        if too_old(finding) && kind.on == On::Tidied {
+        if finding.is_too_old && kind.on == On::Tidied {
             let judged = bench.judged(kind);
             finding.newer = Some(Newer {
                 opset: NEW,

@@ -53,17 +53,19 @@ pub fn effort(model: &Model, sizes: &HashMap<String, u64>) -> Effort {
     let mut unknown_nodes = 0;
     let mut symbols = BTreeSet::new();
     for (id, _) in model.nodes_in(model.main()) {
-        let Some(found) = count(model, &inference, &functions, id) else {
+        let size = |symbol| sized.size(symbol);
+        let found = count(model, &inference, &functions, id);
+        let counted = found.and_then(|found| {
+            let products = found.products();
+            Some((found.evaluate(&size)?, products.evaluate(&size)?, found, products))
+        });
+        let Some((operations, of_products, found, products)) = counted else {
             unknown_nodes += 1;
             continue;
         };
-        flops.add(found.to_dim(), found.evaluate(&|symbol| sized.size(symbol)));
-        let products = found.products();
         let half = |dim: Dim| dim.divide_exact(&Dim::from(2));
-        macs.add(
-            products.to_dim().and_then(half),
-            products.evaluate(&|symbol| sized.size(symbol)).map(|n| n / 2),
-        );
+        flops.add(found.to_dim(), Some(operations));
+        macs.add(products.to_dim().and_then(half), Some(of_products / 2));
     }
     let peak = peak(model, &sized);
     for dim in [&flops.dim, &macs.dim, &peak.live.dim].into_iter().flatten() {

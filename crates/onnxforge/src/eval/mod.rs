@@ -117,6 +117,11 @@ impl<'m> Session<'m> {
         Self { progress, ..self }
     }
 
+    /// From now on, runs end at this time.
+    pub fn end_at(&mut self, deadline: Instant) {
+        self.options.deadline = Some(deadline);
+    }
+
     /// The outputs of the model's graph, in order, given its inputs by name. Inputs must have the element types, ranks and
     /// sizes that are declared, and one size under each name of a dimension.
     pub fn run(&self, inputs: &HashMap<String, Value>) -> Result<Vec<(Str, Value)>, RunError> {

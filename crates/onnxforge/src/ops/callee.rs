@@ -104,11 +104,13 @@ pub fn newer_opsets(model: &Model) -> Vec<NewerOpset> {
     }
     found
 }
+
 /// The nodes that compute from constants alone, by operators that are known and draw no random numbers.
 pub fn constant_nodes(model: &Model) -> HashSet<NodeId> {
-    let mut constant = HashSet::new();
+    let (mut constant, functions) = (HashSet::new(), Functions::of(model));
     for (id, node) in model.nodes() {
-        let is_known = super::find(&node.op().domain, &node.op().name).is_some_and(|def| !def.random);
+        let is_known = functions.get(node.op()).is_none()
+            && super::find(&node.op().domain, &node.op().name).is_some_and(|def| !def.random);
         let is_fixed = |value: &ValueId| {
             let by = model.value(*value).node();
             model.constant(*value).is_some() || by.is_some_and(|by| constant.contains(&by))

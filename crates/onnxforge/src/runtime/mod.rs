@@ -162,11 +162,13 @@ impl Runtime {
     /// there by ONNX Runtime itself; others are handed over.
     pub fn open_model(&self, model: &Model, level: Level) -> Result<Opened, RuntimeError> {
         let handed = handed::Handed::new(model)?;
-        // A model runs once or twice, so nothing is worth memory that would only make later runs faster.
-        let lean = [CPU::default().with_arena_allocator(false).build()];
         let mut builder = self.session(level)?.with_deterministic_compute(true).map_err(refused)?;
-        builder = builder.with_execution_providers(lean).map_err(refused)?;
-        builder = builder.with_prepacking(false).map_err(refused)?;
+        // For a large model nothing is worth memory that would only make later runs faster.
+        if model.stored_bytes() > LEAN {
+            let lean = [CPU::default().with_arena_allocator(false).build()];
+            builder = builder.with_execution_providers(lean).map_err(refused)?;
+            builder = builder.with_prepacking(false).map_err(refused)?;
+        }
         if let Some(folder) = &handed.folder {
             let key = "session.model_external_initializers_file_folder_path";
             builder = builder.with_config_entry(key, folder.to_string_lossy()).map_err(refused)?;
@@ -194,6 +196,9 @@ impl Runtime {
         Ok(model.operator_counts())
     }
 }
+
+/// Bytes of constants from which on sessions of models in memory take no memory to be faster.
+const LEAN: u64 = 1 << 30;
 
 /// A model that ONNX Runtime has loaded.
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use crate::ir::Model;
 use crate::ops::Value;
 use crate::runtime::{Level, Opened, Runtime, RuntimeError};
 
-/// The longest that all runs of a model in this library may take: a loop may have no end.
+/// The longest that a run of a model in this library may take: a loop may have no end.
 const LONGEST: Duration = Duration::from_secs(120);
 
 /// What runs models.
@@ -67,9 +67,7 @@ impl Engine {
             Self::Native | Self::Oracle => {
                 // In 64 bits the weights take twice their memory, so they are decoded anew for each run.
                 let wide = self == Self::Oracle;
-                let deadline = Some(Instant::now() + LONGEST);
-                let options =
-                    eval::Options { wide, keep_constants: !wide, deadline, ..eval::Options::default() };
+                let options = eval::Options { wide, keep_constants: !wide, ..eval::Options::default() };
                 Ok(Ready::Own(Session::new(model, options)))
             }
             Self::Ort | Self::OrtAll => {
@@ -94,6 +92,7 @@ impl Ready<'_> {
     pub fn run(&mut self, inputs: &HashMap<String, Value>) -> Result<HashMap<String, Value>, EngineError> {
         match self {
             Self::Own(session) => {
+                session.end_at(Instant::now() + LONGEST);
                 let outputs = session.run(inputs)?;
                 Ok(outputs.into_iter().map(|(name, value)| (name.to_string(), value)).collect())
             }

@@ -22,6 +22,8 @@ pub struct Step {
     pub name: String,
     /// The words of the command, without `--json`.
     pub words: Vec<OsString>,
+    /// A file that another command makes, and that this one reads.
+    pub reads: Option<PathBuf>,
 }
 
 /// What a step answered, as it is kept.
@@ -30,12 +32,25 @@ pub struct Kept {
     /// Version of onnxforge.
     version: String,
     /// What was run.
-    command: Vec<String>,
+    pub command: Vec<String>,
+    /// Which state of the model it was about.
+    model: Stamp,
+    /// What it might use.
+    limits: Limits,
     /// How long it took.
     pub seconds: f64,
     /// The answer, or why there is none.
     #[serde(flatten)]
     pub answer: Answer,
+}
+
+/// The state of a model: another one has other answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stamp {
+    /// Bytes of the model and of what lies beside it under its name.
+    pub bytes: u64,
+    /// When one of them was written last, in seconds since 1970.
+    pub written: u64,
 }
 
 /// The answer of a step.
@@ -48,14 +63,26 @@ pub enum Answer {
     Failure(String),
 }
 
+/// Where and how steps run.
+pub struct Desk<'a> {
+    /// The folder that keeps the answers.
+    pub folder: &'a Path,
+    /// How to start this program.
+    pub program: &'a [OsString],
+    /// What a step may use.
+    pub limits: Limits,
+    /// The state of the model.
+    pub model: Stamp,
+}
+
 impl Step {
     pub fn new(name: impl Into<String>, words: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
-        Self { name: name.into(), words: words.into_iter().map(Into::into).collect() }
+        Self { name: name.into(), words: words.into_iter().map(Into::into).collect(), reads: None }
     }
 
-    /// The file that keeps the answer.
-    pub fn file(&self, folder: &Path) -> PathBuf {
-        folder.join(format!("{}.json", self.name))
+    /// The same for a command that reads a file that another one makes.
+    pub fn reading(self, file: &Path) -> Self {
+        Self { reads: Some(file.to_owned()), ..self }
     }
 
     /// The command as one would type it.
@@ -63,40 +90,62 @@ impl Step {
         let words = self.words.iter().map(|word| word.to_string_lossy().into_owned());
         std::iter::once("onnxforge".to_owned()).chain(words).collect()
     }
+}
 
-    /// The answer that is kept already, if it is one to the same command of the same version.
-    pub fn kept(&self, folder: &Path) -> Option<Kept> {
-        let text = std::fs::read(self.file(folder)).ok()?;
+impl Desk<'_> {
+    fn file(&self, step: &Step) -> PathBuf {
+        self.folder.join(format!("{}.json", step.name))
+    }
+
+    /// The answer that is kept already, if it is one to the same command of the same version about the same model. Whoever failed may try
+    /// again with more memory or time.
+    pub fn kept(&self, step: &Step) -> Option<Kept> {
+        let text = std::fs::read(self.file(step)).ok()?;
         let kept: Kept = serde_json::from_slice(&text).ok()?;
-        (kept.version == env!("CARGO_PKG_VERSION") && kept.command == self.command()).then_some(kept)
+        let is_same = kept.version == env!("CARGO_PKG_VERSION")
+            && kept.command == step.command()
+            && kept.model == self.model;
+        let is_final = matches!(kept.answer, Answer::Report(_)) || !self.limits.exceed(&kept.limits);
+        (is_same && is_final).then_some(kept)
     }
 
     /// Runs the command, unless its answer is kept already, and keeps the answer.
-    pub fn run(&self, folder: &Path, program: &[OsString], limits: Limits) -> Result<Kept, Failure> {
-        if let Some(kept) = self.kept(folder) {
+    pub fn ask(&self, step: &Step) -> Result<Kept, Failure> {
+        if let Some(kept) = self.kept(step) {
             return Ok(kept);
         }
         let start = Instant::now();
-        let answer = self.answer(program, limits)?;
+        let answer = self.answer(step)?;
+        let seconds = start.elapsed().as_secs_f64();
+        tracing::info!("{}: {} took {seconds:.1} s", self.folder.display(), step.name);
+        self.keep(step, answer, seconds)
+    }
+
+    /// Keeps an answer.
+    pub fn keep(&self, step: &Step, answer: Answer, seconds: f64) -> Result<Kept, Failure> {
         let kept = Kept {
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            command: self.command(),
-            seconds: start.elapsed().as_secs_f64(),
+            command: step.command(),
+            model: self.model,
+            limits: self.limits,
+            seconds,
             answer,
         };
-        write_file(&self.file(folder), |out| Ok(serde_json::to_writer_pretty(out, &kept)?))?;
+        write_file(&self.file(step), |out| Ok(serde_json::to_writer_pretty(out, &kept)?))?;
         Ok(kept)
     }
 
-    fn answer(&self, program: &[OsString], limits: Limits) -> Result<Answer, Failure> {
-        let (program, before) = program.split_first().ok_or_else(|| Failure::new("no program to run"))?;
+    /// Runs the command.
+    pub fn answer(&self, step: &Step) -> Result<Answer, Failure> {
+        let (program, before) =
+            self.program.split_first().ok_or_else(|| Failure::new("no program to run"))?;
         let mut command = Command::new(program);
-        command.args(before).args(&self.words).arg("--json=-");
-        let Ended { code, out, said } = run(&mut command, limits)?;
+        command.args(before).args(&step.words).arg("--json=-");
+        let Ended { code, out, said } = run(&mut command, self.limits)?;
         let last = said.lines().last().unwrap_or_default().trim_start_matches("error: ");
         let last: String = last.chars().take(LONGEST).collect();
-        let failure = match (code, limits.memory) {
-            (None, _) => format!("it took more than {} s", limits.time.unwrap_or_default().as_secs()),
+        let failure = match (code, self.limits.memory) {
+            (None, _) => format!("it took more than {} s", self.limits.time.unwrap_or_default().as_secs()),
             // Whoever answers "no" has answered.
             (Some(0 | 1), _) => match serde_json::from_slice(&out) {
                 Ok(report) => return Ok(Answer::Report(report)),

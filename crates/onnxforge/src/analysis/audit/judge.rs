@@ -11,11 +11,6 @@ use crate::rewrite::Reason;
 /// How many nodes behind a place a pass may stand when it says why it leaves it alone.
 const BEHIND: usize = 3;
 
-/// Whether this is what a pass says where the operator set is too old.
-pub fn asks_for_newer(reason: &str) -> bool {
-    reason.ends_with("see --opset")
-}
-
 /// A scene, and what passes did with copies of it.
 pub struct Bench<'m> {
     scene: Scene<'m>,
@@ -46,8 +41,10 @@ pub struct Judged {
 pub enum Verdict {
     /// This pass handles it.
     Handled(&'static str),
-    /// It stays, for this reason.
-    Stays(String),
+    /// It stays, for this reason of a pass.
+    Stays(Reason),
+    /// It stays, and no pass says why.
+    Silent(&'static str),
     /// No pass is about it.
     Nothing,
 }
@@ -104,7 +101,7 @@ impl<'m> Bench<'m> {
                 } else if let Some(reason) = tried.reason(place, &behind) {
                     *verdict = Verdict::Stays(reason);
                 } else if matches!(verdict, Verdict::Nothing) {
-                    *verdict = Verdict::Stays(kind.otherwise.to_owned());
+                    *verdict = Verdict::Silent(kind.otherwise);
                 }
             }
             let (worth, bytes) = tried.worth(&handled);
@@ -149,11 +146,13 @@ impl<'m> Bench<'m> {
     ) -> Finding {
         let judged = self.judged(kind);
         let mut stays: BTreeMap<String, usize> = BTreeMap::new();
-        let (handled, mut places) = (judged.handled(), Vec::new());
+        let (handled, mut places, mut is_too_old) = (judged.handled(), Vec::new(), false);
         for (place, verdict) in judged.places {
+            is_too_old |= matches!(verdict, Verdict::Stays(Reason::Opset { .. }));
             let (pass, reason) = match verdict {
                 Verdict::Handled(pass) => (Some(pass), None),
-                Verdict::Stays(reason) => (None, Some(reason)),
+                Verdict::Stays(reason) => (None, Some(reason.to_string())),
+                Verdict::Silent(reason) => (None, Some(reason.to_owned())),
                 Verdict::Nothing => (None, None),
             };
             if let Some(reason) = &reason {
@@ -180,6 +179,7 @@ impl<'m> Bench<'m> {
             no_pass: kind.passes.is_empty().then_some(kind.otherwise),
             measured_on: kind.on,
             stays,
+            is_too_old,
             newer: None,
             details: judged.details,
             places,
@@ -220,9 +220,8 @@ impl Tried {
     }
 
     /// What the pass says about the place, or about what stands behind it.
-    fn reason(&self, place: &Place, behind: &[NodeId]) -> Option<String> {
-        let reason = place.nodes.iter().chain(behind).find_map(|node| self.left.get(node));
-        reason.map(ToString::to_string)
+    fn reason(&self, place: &Place, behind: &[NodeId]) -> Option<Reason> {
+        place.nodes.iter().chain(behind).find_map(|node| self.left.get(node)).cloned()
     }
 
     /// Nodes and bytes that went with the edits that are about these places, or about what such edits made.

@@ -76,7 +76,7 @@ fn compares_positions(scene: &Scene<'_>, node: &Node) -> bool {
 fn is_triangle(scene: &Scene<'_>, value: ValueId) -> bool {
     let Some(tensor) = scene.model().constant(value) else { return false };
     let &[.., rows, columns] = tensor.shape() else { return false };
-    if rows != columns || rows < 2 || tensor.len() > MOST {
+    if rows != columns || rows < 2 || tensor.is_empty() || tensor.len() > MOST {
         return false;
     }
     let Ok(numbers) = Array::from_tensor(tensor).and_then(|array| array.to_f64s()) else { return false };
