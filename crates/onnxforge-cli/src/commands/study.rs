@@ -11,7 +11,7 @@ mod table;
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -71,6 +71,9 @@ pub struct Args {
     /// How long to measure the time of each model.
     #[arg(long, value_name = "SECONDS", default_value = "6", value_parser = seconds)]
     seconds: Duration,
+    /// The class that each model should have, a line of name and class for each, to count how many are recognised.
+    #[arg(long, value_name = "FILE")]
+    labels: Option<PathBuf>,
     /// Measure no times.
     #[arg(long)]
     no_bench: bool,
@@ -129,8 +132,9 @@ fn studied(data: &Path) -> Result<Vec<Studied>, Failure> {
 
 /// Makes tables, plots and the page of what is known.
 fn sum_up(args: &Args, models: Vec<Studied>, output: &Output) -> Result<Verdict, Failure> {
-    let corpus = Corpus { models };
-    let study = experiments::all(&corpus);
+    let labels = args.labels.as_deref().map_or(Ok(BTreeMap::new()), |path| labels(path, output))?;
+    let corpus = Corpus { models, labels };
+    let study = experiments::all(&corpus, args.command());
     let files = study.write(&args.output, &corpus, output)?;
     let report = Report {
         schema: 1,
@@ -150,6 +154,37 @@ fn sum_up(args: &Args, models: Vec<Studied>, output: &Output) -> Result<Verdict,
         report.files.iter().try_for_each(|file| writeln!(out, "wrote {} ({})", file.path, bytes(file.bytes)))
     })?;
     Ok(Verdict::Yes)
+}
+
+/// Names of models, each with the class that it should have.
+fn labels(path: &Path, output: &Output) -> Result<BTreeMap<String, String>, Failure> {
+    let text = output.files.read(path)?;
+    let text = String::from_utf8_lossy(&text);
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let pair = |line: &str| {
+        let (name, class) = line.split_once(char::is_whitespace)?;
+        Some((name.to_owned(), class.trim().to_owned()))
+    };
+    let wrong = |line: &str| Failure::at(path, format_args!("{line:?} is not a name and a class"));
+    lines.map(|line| pair(line).ok_or_else(|| wrong(line))).collect()
+}
+
+impl Args {
+    /// The command as one would type it, with everything that changes what is measured.
+    fn command(&self) -> String {
+        let mut words = vec!["onnxforge study".to_owned()];
+        words.extend(self.models.iter().map(|path| path.display().to_string()));
+        words.push(format!("-o {}", self.output.display()));
+        words.push(format!("--memory={}", self.memory as f64 / 1e9));
+        words.push(format!("--timeout={}", self.timeout.as_secs_f64()));
+        words.push(format!("--sweep={} --seed={}", self.sweep, self.seed));
+        words.push(match self.no_bench {
+            true => "--no-bench".to_owned(),
+            false => format!("--seconds={}", self.seconds.as_secs_f64()),
+        });
+        words.extend(self.labels.iter().map(|path| format!("--labels={}", path.display())));
+        words.join(" ")
+    }
 }
 
 /// A model of the study.
@@ -294,7 +329,7 @@ fn record(
 
 /// Measures the time of every model and of what becomes of it, one by one.
 fn measure_all(args: &Args, subjects: &[Subject], data: &Path, output: &Output) -> Result<(), Failure> {
-    let limits = Limits { memory: None, time: Some(args.timeout) };
+    let limits = Limits { memory: Some(args.memory), time: Some(args.timeout) };
     let steps = |subject: &Subject| {
         let folder = data.join(&subject.name);
         measurements(args, subject, &Studied::read(&subject.name, &folder), &folder.join(MADE))
@@ -345,9 +380,11 @@ fn answers(
 fn making(args: &Args, subject: &Subject, file: &Path) -> Step {
     let mut words: Vec<OsString> = vec!["optimize".into(), subject.path.clone().into()];
     words.extend(["-o".into(), file.into(), "--verify=off".into(), format!("--seed={}", args.seed).into()]);
-    if file.file_name().is_some_and(|name| name == QKV) {
-        words.push(with_qkv());
-    }
+    words.extend(match file.file_name().and_then(OsStr::to_str) {
+        Some(QKV) => Some(with_qkv()),
+        Some(PRODUCTS) => Some("--passes=fuse_matmul_add_3d".into()),
+        _ => None,
+    });
     Step::new("making", words)
 }
 
@@ -357,9 +394,10 @@ fn with_qkv() -> OsString {
     format!("--passes={}", names.collect::<Vec<_>>().join(",")).into()
 }
 
-/// The model after all passes, and after these and the one that makes one product of three.
+/// The model after all passes, after these and the one that makes one product of three, and after the one about 3-D products alone.
 const OPTIMIZED: &str = "optimized.onnx";
 const QKV: &str = "qkv.onnx";
+const PRODUCTS: &str = "products.onnx";
 
 /// The questions about a model that need no clock, in the order in which they are asked.
 fn questions(args: &Args, subject: &Subject, made: &Path) -> Vec<Step> {
@@ -392,7 +430,7 @@ fn questions(args: &Args, subject: &Subject, made: &Path) -> Vec<Step> {
         steps.push(optimize(&format!("order_{shuffle}"), "shuffled.onnx", &[off.clone(), chosen]));
     }
     let alone = word("--passes=fuse_matmul_add_3d");
-    steps.push(optimize("fuse_matmul_add_3d", "products.onnx", &[alone, seed.clone()]));
+    steps.push(optimize("fuse_matmul_add_3d", PRODUCTS, &[alone, seed.clone()]));
     steps.push(optimize("fuse_attention_qkv", QKV, &[with_qkv(), seed.clone()]));
     let mut sweep =
         vec![word("verify"), model(), result(OPTIMIZED), word(&format!("--sweep={}", args.sweep))];
@@ -414,13 +452,21 @@ fn shuffled<'n>(names: &[&'n str], seed: u64) -> Vec<&'n str> {
 
 /// The questions that a clock answers.
 fn measurements(args: &Args, subject: &Subject, known: &Studied, made: &Path) -> Vec<Step> {
-    let optimized = made.join(OPTIMIZED);
-    let mut bench: Vec<OsString> =
-        vec!["bench".into(), subject.path.clone().into(), optimized.clone().into()];
-    bench.push(format!("--seconds={}", args.seconds.as_secs_f64()).into());
-    bench.extend(["--sessions=6".into(), "--warmup=1".into()]);
-    bench.extend(known.sizes(LENGTH).into_iter().map(Into::into));
+    let bench = |name: &str, result: &str| {
+        let result = made.join(result);
+        let mut words: Vec<OsString> =
+            vec!["bench".into(), subject.path.clone().into(), result.clone().into()];
+        words.push(format!("--seconds={}", args.seconds.as_secs_f64()).into());
+        words.extend(["--sessions=6".into(), "--warmup=1".into()]);
+        words.extend(known.sizes(LENGTH).into_iter().map(Into::into));
+        Step::new(name, words).reading(&result)
+    };
+    let mut steps = vec![bench("bench", OPTIMIZED)];
+    if !known.passes("fuse_matmul_add_3d").is_empty() {
+        steps.push(bench("bench_3d", PRODUCTS));
+    }
     let qkv = made.join(QKV);
-    let products = ["lab".into(), "products".into(), qkv.clone().into_os_string()];
-    vec![Step::new("bench", bench).reading(&optimized), Step::new("products", products).reading(&qkv)]
+    let words = ["lab".into(), "products".into(), qkv.clone().into_os_string()];
+    steps.push(Step::new("products", words).reading(&qkv));
+    steps
 }

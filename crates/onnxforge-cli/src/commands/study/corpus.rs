@@ -5,11 +5,17 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use super::MADE;
 use super::step::{Answer, Kept};
+
+/// Characters of a word of a command that are shown.
+const LONGEST: usize = 60;
 
 /// All models.
 pub struct Corpus {
     pub models: Vec<Studied>,
+    /// The class that each model should have, where that is known, by its name.
+    pub labels: BTreeMap<String, String>,
 }
 
 /// A model, and what commands answered about it.
@@ -48,6 +54,28 @@ impl Studied {
         }
     }
 
+    /// Why a command has no answer.
+    pub fn failure(&self, step: &str) -> Option<&str> {
+        match &self.steps.get(step)?.answer {
+            Answer::Report(_) => None,
+            Answer::Failure(reason) => Some(reason),
+        }
+    }
+
+    /// The command that answered, as one would type it for any model.
+    pub fn command(&self, step: &str) -> Option<String> {
+        let shown = |word: &String| {
+            let file = word.rsplit(['/', '\\']).next().filter(|file| file.ends_with(".onnx"));
+            match file {
+                Some(file) if word.contains(MADE) => file.to_owned(),
+                Some(_) => "MODEL".to_owned(),
+                None if word.len() > LONGEST => word.split('=').next().unwrap_or_default().to_owned() + "=…",
+                None => word.clone(),
+            }
+        };
+        Some(self.steps.get(step)?.command.iter().map(shown).collect::<Vec<_>>().join(" "))
+    }
+
     /// Part of an answer, such as `/after/nodes`.
     pub fn at(&self, step: &str, place: &str) -> Option<&Value> {
         self.report(step)?.pointer(place).filter(|value| !value.is_null())
@@ -79,6 +107,23 @@ impl Studied {
         let outputs = self.at(step, "/verification/global/outputs")?.as_array()?;
         let found = outputs.iter().filter_map(|output| output.pointer("/difference/max_rel")?.as_f64());
         found.reduce(f64::max)
+    }
+
+    /// How a comparison ended, and how far apart results are.
+    pub fn verdict(&self, step: &str) -> String {
+        let global = "/verification/global/verdict";
+        match (self.text(step, global), self.text(step, "/verification/unverified")) {
+            (Some(verdict), _) => verdict.to_owned(),
+            (None, Some(reason)) => format!("not compared: {reason}"),
+            (None, None) if self.report(step).is_some() => "identical: nothing was changed".to_owned(),
+            (None, None) => self.failure(step).unwrap_or("not asked").to_owned(),
+        }
+    }
+
+    /// Whether an input of this kind comes in.
+    pub fn takes(&self, kind: &str) -> bool {
+        let inputs = self.at("fingerprint", "/models/0/features/inputs").and_then(Value::as_array);
+        inputs.into_iter().flatten().any(|input| input["kind"] == kind)
     }
 
     /// The class of architecture.

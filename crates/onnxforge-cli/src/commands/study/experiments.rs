@@ -1,5 +1,6 @@
 //! The experiments: what was asked, what was expected, and the tables that the answers make.
 
+mod gates;
 mod graphs;
 mod kinds;
 mod numbers;
@@ -11,6 +12,7 @@ use std::path::Path;
 use onnxforge_figures::escaped;
 use serde::Serialize;
 
+pub use self::gates::Gate;
 use super::corpus::{Corpus, Studied};
 use super::page::{Part, page};
 use super::table::{Cell, Table};
@@ -28,25 +30,23 @@ pub struct Experiment {
     pub expected: &'static str,
     /// What was seen, in sentences.
     pub seen: Vec<String>,
+    /// What follows from that.
+    pub follows: Vec<String>,
+    /// The steps whose answers it shows.
+    #[serde(skip)]
+    pub steps: &'static [&'static str],
     pub tables: Vec<Table>,
     /// Plots by the names of their files.
     #[serde(skip)]
     pub plots: Vec<(String, String)>,
 }
 
-/// A question that was asked in advance, with the number that answers it.
-#[derive(Clone, Debug, Serialize)]
-pub struct Gate {
-    pub question: &'static str,
-    /// Nothing where the study does not tell.
-    pub answer: Option<bool>,
-    pub number: String,
-}
-
 /// All experiments.
 #[derive(Debug, Serialize)]
 pub struct Study {
     schema: u32,
+    /// What was called.
+    command: String,
     machine: Machine,
     pub gates: Vec<Gate>,
     experiments: Vec<Experiment>,
@@ -89,12 +89,13 @@ impl Machine {
 }
 
 /// Every experiment on what is known.
-pub fn all(corpus: &Corpus) -> Study {
+pub fn all(corpus: &Corpus, command: String) -> Study {
     let experiments = vec![
         passes::attribution(corpus),
         graphs::transposes(corpus),
         graphs::batch_norms(corpus),
         graphs::transformers(corpus),
+        graphs::forms(corpus),
         numbers::tolerances(corpus),
         numbers::orders(corpus),
         graphs::inventory(corpus),
@@ -103,20 +104,42 @@ pub fn all(corpus: &Corpus) -> Study {
         passes::matmul_add_3d(corpus),
         graphs::noops(corpus),
         passes::qkv(corpus),
-        passes::family("16", "Vision transformers", VISION_TRANSFORMERS, corpus, |model| {
-            matches!(model.class(), "vision" | "hybrid") && attention_blocks(model) > 0.0
+        passes::family(&VISION_TRANSFORMERS, corpus, |model| {
+            model.takes("image") && attention_blocks(model) > 0.0
         }),
         graphs::decoders_and_encoders(corpus),
-        passes::family("18", "Language models", LANGUAGE_MODELS, corpus, |model| model.class() == "llm"),
+        passes::family(&LANGUAGE_MODELS, corpus, |model| model.class() == "llm"),
         time::correlation(corpus),
         kinds::fingerprints(corpus),
     ];
-    Study { schema: 1, machine: Machine::here(), gates: gates(corpus), experiments }
+    Study { schema: 1, command, machine: Machine::here(), gates: gates::all(corpus), experiments }
 }
 
-const VISION_TRANSFORMERS: &str =
-    "Attention in vision models is exported like that of language models, so the same passes should fire.";
-const LANGUAGE_MODELS: &str = "Rotary positions, grouped queries, gates and root-mean-square norms are spelled out by exporters; passes should find them.";
+const VISION_TRANSFORMERS: passes::Family = passes::Family {
+    id: "16",
+    title: "Vision transformers",
+    expected: "Attention in vision models is exported like that of language models, so the same passes should fire.",
+    patterns: &[
+        "attention_blocks",
+        "attention_scales",
+        "layer_norm_subgraphs",
+        "matmul_add_3d",
+        "shape_chains",
+    ],
+};
+const LANGUAGE_MODELS: passes::Family = passes::Family {
+    id: "18",
+    title: "Language models",
+    expected: "Rotary positions, grouped queries, gates and root-mean-square norms are spelled out by exporters; passes should find them.",
+    patterns: &[
+        "rotary_embeddings",
+        "grouped_queries",
+        "swiglu",
+        "rms_norm_subgraphs",
+        "attention_blocks",
+        "attention_scales",
+    ],
+};
 
 /// How many attention blocks the audit found.
 fn attention_blocks(model: &Studied) -> f64 {
@@ -134,86 +157,6 @@ fn reduction([before, after]: [f64; 2]) -> f64 {
     if before > 0.0 { (1.0 - after / before) * 100.0 } else { 0.0 }
 }
 
-/// What users asked for in advance.
-fn gates(corpus: &Corpus) -> Vec<Gate> {
-    let most = |of: &dyn Fn(&Studied) -> Option<f64>| -> Option<(f64, String)> {
-        let found = corpus.models.iter().filter_map(|model| Some((of(model)?, model.name.clone())));
-        found.max_by(|a, b| a.0.total_cmp(&b.0))
-    };
-    let gate = |question, best: Option<(f64, String)>, least: f64, unit: &str| Gate {
-        question,
-        answer: best.as_ref().map(|(value, _)| *value > least),
-        number: best
-            .map_or_else(|| "not measured".to_owned(), |(value, name)| format!("{value:.1}{unit} ({name})")),
-    };
-    let compared: Vec<&Studied> =
-        corpus.models.iter().filter(|model| model.report("optimize").is_some()).collect();
-    let verified = compared.iter().filter(|model| {
-        let verdict = model.text("optimize", "/verification/global/verdict");
-        matches!(verdict, Some("identical" | "rounding"))
-    });
-    let verified = verified.count();
-    let timed = corpus.models.iter().filter(|model| model.report("bench").is_some()).count();
-    let attributed = corpus.models.iter().filter(|model| model.report("attribute").is_some()).count();
-    let passes = passes::of_all(corpus).len();
-    let (right, classified) = kinds::score(corpus);
-    vec![
-        gate(
-            "more than 10 % fewer nodes on some model",
-            most(&|model| Some(reduction(model.nodes()?))),
-            10.0,
-            " %",
-        ),
-        gate(
-            "more than 5 % fewer nodes on a transformer from the 3-D product alone",
-            most(&|model| {
-                let nodes = |place: &str| model.number("fuse_matmul_add_3d", place);
-                let counts = [nodes("/before/all_nodes")?, nodes("/after/all_nodes")?];
-                (model.class() == "transformer").then(|| reduction(counts))
-            }),
-            5.0,
-            " %",
-        ),
-        gate(
-            "15 % or more fewer nodes on a transformer",
-            most(&|model| {
-                if model.class() == "transformer" { Some(reduction(model.nodes()?)) } else { None }
-            }),
-            15.0,
-            " %",
-        ),
-        gate(
-            "a pass beyond the named ones fires on a language model",
-            most(&|model| {
-                if model.class() == "llm" { Some(model.passes("optimize").len() as f64) } else { None }
-            }),
-            0.0,
-            " passes",
-        ),
-        Gate {
-            question: "results are the same on every model",
-            answer: Some(verified == compared.len() && !compared.is_empty()),
-            number: format!("{verified} of {}", compared.len()),
-        },
-        Gate { question: "latency on 8 models or more", answer: Some(timed >= 8), number: timed.to_string() },
-        Gate {
-            question: "attribution of 17 passes or more on 16 models or more, no blanks",
-            answer: Some(passes >= 17 && attributed >= 16 && attributed == compared.len()),
-            number: format!("{passes} passes × {attributed} models"),
-        },
-        Gate {
-            question: "the correlation of nodes and time is measured",
-            answer: Some(time::pairs(corpus).len() >= 3),
-            number: format!("{} models", time::pairs(corpus).len()),
-        },
-        Gate {
-            question: "8 models or more are classified",
-            answer: Some(classified >= 8),
-            number: format!("{classified} models in {right} classes"),
-        },
-    ]
-}
-
 impl Experiment {
     /// The name of its document.
     fn file(&self) -> String {
@@ -226,25 +169,43 @@ impl Experiment {
         format!("{id}-{}.md", words.split('-').filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-"))
     }
 
-    fn markdown(&self, machine: &Machine) -> String {
-        let mut text = format!("# {} · {}\n\n{}\n\n", self.id, self.title, self.expected);
-        for sentence in &self.seen {
-            text += &format!("- {sentence}\n");
+    /// Headings with what stands below them.
+    fn sections(&self) -> [(&'static str, Vec<String>); 3] {
+        [
+            ("Expected", vec![self.expected.to_owned()]),
+            ("Seen", self.seen.clone()),
+            ("What follows", self.follows.clone()),
+        ]
+    }
+
+    /// The commands whose answers are shown, as one would type them.
+    fn commands(&self, corpus: &Corpus) -> Vec<String> {
+        let of = |step: &&str| corpus.models.iter().find_map(|model| model.command(step));
+        self.steps.iter().filter_map(of).collect()
+    }
+
+    fn markdown(&self, study: &Study, corpus: &Corpus) -> String {
+        let mut text = format!("# {} · {}\n\n", self.id, self.title);
+        for (heading, sentences) in self.sections() {
+            text += &format!("**{heading}.** {}\n\n", sentences.join(" "));
         }
-        text.push('\n');
         for (file, _) in &self.plots {
             text += &format!("![{}]({file})\n\n", self.title);
         }
         self.tables.iter().for_each(|table| text += &table.markdown());
-        text + &format!("_{}_\n", machine.sentence())
+        text += &format!("{}\n\nThe cells are what these commands answer:\n\n", study.provenance());
+        self.commands(corpus).iter().for_each(|command| text += &format!("    {command}\n"));
+        text
     }
 
-    fn part(&self) -> Part {
-        let mut body = format!("<p>{}</p><ul>", escaped(self.expected));
-        self.seen.iter().for_each(|sentence| body += &format!("<li>{}</li>", escaped(sentence)));
-        body += "</ul>";
+    fn part(&self, corpus: &Corpus) -> Part {
+        let mut body = String::new();
+        for (heading, sentences) in self.sections() {
+            body += &format!("<p><b>{heading}.</b> {}</p>", escaped(&sentences.join(" ")));
+        }
         self.plots.iter().for_each(|(_, svg)| body += svg);
         self.tables.iter().for_each(|table| body += &table.html());
+        body += &format!("<pre>{}</pre>", escaped(&self.commands(corpus).join("\n")));
         Part { id: self.id.to_owned(), title: format!("{} · {}", self.id, self.title), body }
     }
 }
@@ -263,7 +224,7 @@ impl Study {
             Ok(())
         };
         for experiment in &self.experiments {
-            write(&experiment.file(), &experiment.markdown(&self.machine))?;
+            write(&experiment.file(), &experiment.markdown(self, corpus))?;
             for (file, svg) in &experiment.plots {
                 write(file, svg)?;
             }
@@ -271,10 +232,15 @@ impl Study {
         write("README.md", &self.index(corpus))?;
         write("study.json", &serde_json::to_string_pretty(self)?)?;
         let gates = self.gate_table().html();
-        let head = format!("<p>{}</p>{gates}{}", escaped(&self.machine.sentence()), failures(corpus).html());
-        let parts: Vec<Part> = self.experiments.iter().map(Experiment::part).collect();
+        let head = format!("<p>{}</p>{gates}{}", escaped(&self.provenance()), failures(corpus).html());
+        let parts: Vec<Part> = self.experiments.iter().map(|experiment| experiment.part(corpus)).collect();
         write("index.html", &page("A study of ONNX models", &head, &parts))?;
         Ok(files)
+    }
+
+    /// How and where it was measured.
+    fn provenance(&self) -> String {
+        format!("`{}`, with {}", self.command, self.machine.sentence())
     }
 
     fn gate_table(&self) -> Table {
@@ -286,8 +252,7 @@ impl Study {
     }
 
     fn index(&self, corpus: &Corpus) -> String {
-        let mut text =
-            format!("# The study: {} models\n\n{}\n\n", corpus.models.len(), self.machine.sentence());
+        let mut text = format!("# The study: {} models\n\n{}\n\n", corpus.models.len(), self.provenance());
         text += &self.gate_table().markdown();
         for experiment in &self.experiments {
             text += &format!("- [{} · {}]({})\n", experiment.id, experiment.title, experiment.file());

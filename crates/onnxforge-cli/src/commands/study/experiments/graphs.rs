@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
+use super::passes::megabytes;
 use super::{Experiment, finding, reduction};
 use crate::commands::study::corpus::{Corpus, Studied};
 use crate::commands::study::table::{Cell, Table};
@@ -18,12 +19,13 @@ fn optimized(corpus: &Corpus) -> impl Iterator<Item = &Studied> {
 }
 
 /// The most frequent reason of a pass to leave places alone, with how many.
-fn stays(model: &Studied, pass: &str) -> String {
-    let passes = model.at("optimize", "/passes").and_then(Value::as_array).into_iter().flatten();
+pub fn stays(model: &Studied, pass: &str) -> String {
+    let step = if model.at(pass, "/passes").is_some() { pass } else { "optimize" };
+    let passes = model.at(step, "/passes").and_then(Value::as_array).into_iter().flatten();
     let skipped =
         passes.filter(|run| run["name"] == pass).filter_map(|run| run["skipped"].as_object()).flatten();
     let most = skipped.max_by_key(|(_, count)| count.as_u64());
-    most.map_or_else(|| "–".to_owned(), |(reason, count)| format!("{count}: {reason}"))
+    most.map_or_else(|| "none stay".to_owned(), |(reason, count)| format!("{count}: {reason}"))
 }
 
 /// Experiments 02 and 15.
@@ -42,14 +44,19 @@ pub fn transposes(corpus: &Corpus) -> Experiment {
             "before",
             "after",
             "no-ops",
-            "in a row",
+            "one right after another",
+            "cancel across operators",
             "nodes removed by passes about them",
             "largest relative difference",
+            "speed of the whole model",
             "why others stay",
         ],
     );
-    let (mut sums, mut models) = ([0.0; 2], 0);
+    let (mut sums, mut models, mut next, mut across) = ([0.0; 2], 0, 0.0, 0.0);
     for model in optimized(corpus).filter(|model| model.operator("Transpose")[0] > 0.0) {
+        let counted = |id: &str| finding(model, id).and_then(|found| found["count"].as_f64()).unwrap_or(0.0);
+        next += counted("consecutive_transposes");
+        across += counted("cancelling_transposes");
         let [before, after] = model.operator("Transpose");
         sums = [sums[0] + before, sums[1] + after];
         models += 1;
@@ -66,16 +73,25 @@ pub fn transposes(corpus: &Corpus) -> Experiment {
             Cell::count(after),
             count("noop_transposes"),
             count("consecutive_transposes"),
+            count("cancelling_transposes"),
             Cell::count(removed),
             Cell::small(model.difference("optimize")),
-            stays(model, "cancel_transposes").into(),
+            Cell::number(model.number("bench", "/models/1/against_first/speed/median"), 3),
+            if after == 0.0 { "none is left".into() } else { stays(model, "cancel_transposes").into() },
         ]);
     }
     Experiment {
         id: "02/15",
         title: "Do transposes cancel",
         expected: "Exports of detectors were expected to hold Transposes that cancel each other.",
-        seen: vec![format!("{models} models have {} Transposes; {} are left.", sums[0], sums[1])],
+        seen: vec![
+            format!("{models} models have {} Transposes; {} are left.", sums[0], sums[1]),
+            format!("Transposes of weights are folded; {next} stand right after another one, {across} cancel across operators between them."),
+        ],
+        follows: vec![
+            "Where none cancel, each of them changes the order of axes for an operator that needs another one: heads of attention, or the boxes and scores that a detector puts side by side. Those are the computation, not a detour.".to_owned(),
+        ],
+        steps: &["audit", "optimize", "bench"],
         tables: vec![table],
         plots: Vec::new(),
     }
@@ -91,7 +107,11 @@ pub fn batch_norms(corpus: &Corpus) -> Experiment {
             "after",
             "Conv before",
             "after",
-            "fewer nodes, %",
+            "nodes before",
+            "after",
+            "fewer, %",
+            "constants before, MB",
+            "after",
             "largest relative difference",
             "why others stay",
         ],
@@ -106,9 +126,13 @@ pub fn batch_norms(corpus: &Corpus) -> Experiment {
             Cell::count(norms[1]),
             Cell::count(convs[0]),
             Cell::count(convs[1]),
+            Cell::number(model.nodes().map(|nodes| nodes[0]), 0),
+            Cell::number(model.nodes().map(|nodes| nodes[1]), 0),
             Cell::number(model.nodes().map(reduction), 1),
+            megabytes(model, "/before/constants"),
+            megabytes(model, "/after/constants"),
             Cell::small(model.difference("optimize")),
-            stays(model, "fuse_conv_batchnorm").into(),
+            if norms[1] == 0.0 { "none is left".into() } else { stays(model, "fuse_conv_batchnorm").into() },
         ]);
     }
     Experiment {
@@ -116,6 +140,14 @@ pub fn batch_norms(corpus: &Corpus) -> Experiment {
         title: "Does a normalization become part of its convolution",
         expected: "Every BatchNormalization right behind a Conv should become part of its weights; that rounds, so outputs may differ in the last digits.",
         seen: vec![format!("{} of {} BatchNormalizations are gone.", sums[0] - sums[1], sums[0])],
+        follows: vec![match sums[1] == 0.0 {
+            true => {
+                "The pass covers what exporters write; differences are those of rounding weights once more."
+                    .to_owned()
+            }
+            false => "The last column says what the ones that are left are waiting for.".to_owned(),
+        }],
+        steps: &["optimize"],
         tables: vec![table],
         plots: Vec::new(),
     }
@@ -136,8 +168,16 @@ pub fn transformers(corpus: &Corpus) -> Experiment {
         "Concat",
     ];
     let models: Vec<&Studied> = optimized(corpus).filter(|model| model.class() == "transformer").collect();
-    let heading =
-        ["model", "nodes before", "after", "fewer, %", "largest relative difference", "milliseconds"];
+    let heading = [
+        "model",
+        "nodes before",
+        "after",
+        "fewer, %",
+        "constants before, MB",
+        "after",
+        "largest relative difference",
+        "milliseconds, checks included",
+    ];
     let mut table = Table::new("The whole pipeline", heading);
     let mut deltas = Table::new("Operators, before → after", std::iter::once("model").chain(OPERATORS));
     for model in &models {
@@ -148,6 +188,8 @@ pub fn transformers(corpus: &Corpus) -> Experiment {
             Cell::count(nodes[0]),
             Cell::count(nodes[1]),
             Cell::number(Some(reduction(nodes)), 1),
+            megabytes(model, "/before/constants"),
+            megabytes(model, "/after/constants"),
             Cell::small(model.difference("optimize")),
             Cell::count(times.filter_map(|(_, time)| time.as_f64()).sum::<f64>().round()),
         ]);
@@ -182,8 +224,69 @@ pub fn transformers(corpus: &Corpus) -> Experiment {
                 })
                 .collect(),
         },
+        follows: vec![
+            "Shape, Gather, Unsqueeze, Concat and Constant are how exporters ask for sizes at run time; symbolic reasoning answers most of it beforehand, with batch and sequence unknown. What is left is the network.".to_owned(),
+        ],
+        steps: &["optimize"],
         tables: vec![table, deltas],
         plots: plots.into_iter().collect(),
+    }
+}
+
+/// Experiment 05.
+pub fn forms(corpus: &Corpus) -> Experiment {
+    let mut table = Table::new(
+        "Every form on every model that has a Conv with a Relu",
+        [
+            "model",
+            "pairs",
+            "form",
+            "what it is",
+            "nodes",
+            "valid ONNX",
+            "ONNX Runtime takes it",
+            "largest relative difference",
+            "nodes that it runs",
+        ],
+    );
+    let mut taken: BTreeMap<&str, [usize; 2]> = BTreeMap::new();
+    for model in &corpus.models {
+        let tried = model.at("forms", "/forms").and_then(Value::as_array).into_iter().flatten();
+        for form in tried {
+            let yes =
+                |key: &str| form[key].as_str().map_or_else(|| "yes".to_owned(), |why| format!("no: {why}"));
+            let Some(name) = form["form"].as_str() else { continue };
+            taken.entry(name).or_default()[usize::from(form["refused"].is_string())] += 1;
+            table.row(vec![
+                model.name.clone().into(),
+                Cell::number(model.number("forms", "/pairs"), 0),
+                name.into(),
+                form["what"].as_str().unwrap_or_default().into(),
+                Cell::number(form["nodes"].as_f64(), 0),
+                yes("invalid").into(),
+                yes("refused").into(),
+                Cell::small(form["difference"].as_f64()),
+                Cell::number(form["run_nodes"].as_f64(), 0),
+            ]);
+        }
+    }
+    let told: Vec<String> =
+        taken.iter().map(|(form, [yes, no])| format!("{form}: {yes} of {}", yes + no)).collect();
+    Experiment {
+        id: "05",
+        title: "How a Relu can belong to its Conv",
+        expected: "A converter would like to read from the model that a Relu belongs to the Conv before it. Six forms were proposed; each is tried on the optimized models.",
+        seen: vec![match told.is_empty() {
+            true => "No model has a Conv with a Relu behind it.".to_owned(),
+            false => format!("ONNX Runtime takes {}.", told.join(", ")),
+        }],
+        follows: vec![
+            "A and B, and the converter's half of D, are no ONNX models. C is taken and hides that it is a Relu. F is harmless, and nobody reads it.".to_owned(),
+            "So `fuse_conv_relu` puts the two side by side as Conv and Relu, where runtimes and converters fuse what they see, and E is what the target `ort` writes.".to_owned(),
+        ],
+        steps: &["forms"],
+        tables: vec![table],
+        plots: Vec::new(),
     }
 }
 
@@ -230,13 +333,17 @@ pub fn inventory(corpus: &Corpus) -> Experiment {
         title: "What models are made of",
         expected: "A full inventory of operators, as the file has them.",
         seen: vec![format!("{} models with {} different operators.", models.len(), all.len())],
+        follows: vec![
+            "Two exporters write one network with different operators: what looks for patterns must know both spellings, or look at the model without detours.".to_owned(),
+        ],
+        steps: &["inspect"],
         tables: vec![cards, table],
         plots: Vec::new(),
     }
 }
 
 /// A row for each finding, with a column for each model: how many, and how many of them passes handle.
-fn findings(title: &str, models: &[&Studied], wanted: impl Fn(&str) -> bool) -> Table {
+pub fn findings(title: &str, models: &[&Studied], wanted: impl Fn(&str) -> bool) -> Table {
     let heading = std::iter::once("finding".to_owned()).chain(models.iter().map(|model| model.name.clone()));
     let mut table = Table::new(title, heading);
     let known = models.iter().filter_map(|model| model.at("audit", "/models/0/findings")?.as_array());
@@ -245,8 +352,12 @@ fn findings(title: &str, models: &[&Studied], wanted: impl Fn(&str) -> bool) -> 
         let cell = |model: &&Studied| {
             let found = finding(model, id);
             let number = |key: &str| found.and_then(|found| found[key].as_f64());
+            let newer = found.and_then(|found| found.pointer("/newer/handled")?.as_f64());
             match (number("count"), number("handled")) {
                 (Some(0.0), _) => Cell::count(0),
+                (Some(count), Some(0.0)) if newer > Some(0.0) => {
+                    format!("{count} (with opset 23: {} handled)", newer.unwrap_or(0.0)).into()
+                }
                 (Some(count), Some(handled)) if handled > 0.0 => {
                     format!("{count} ({handled} handled)").into()
                 }
@@ -263,16 +374,87 @@ fn audited(corpus: &Corpus) -> impl Iterator<Item = &Studied> {
     corpus.models.iter().filter(|model| model.report("audit").is_some())
 }
 
+/// What findings come to: what passes handle, why other places stay, and what is still there afterwards.
+struct Explained {
+    seen: String,
+    stays: Table,
+    left: Table,
+}
+
+/// Accounts for every place that the audit found in any model.
+fn explained(corpus: &Corpus) -> Explained {
+    let (mut found, mut handled) = (0.0, 0.0);
+    let mut reasons: BTreeMap<(&str, &str), (f64, BTreeSet<&str>)> = BTreeMap::new();
+    let mut after: BTreeMap<&str, [f64; 3]> = BTreeMap::new();
+    for model in audited(corpus) {
+        let listed =
+            |step: &str| model.at(step, "/models/0/findings").and_then(Value::as_array).into_iter().flatten();
+        for finding in listed("audit") {
+            let number = |key: &str| finding[key].as_f64().unwrap_or(0.0);
+            let Some(id) = finding["id"].as_str() else { continue };
+            // What no pass is about is told for its own sake.
+            if finding["passes"].as_array().is_none_or(Vec::is_empty) {
+                continue;
+            }
+            found += number("count");
+            handled += number("handled");
+            let sums = after.entry(id).or_default();
+            sums[0] += number("count");
+            sums[1] += number("handled");
+            for (reason, count) in finding["stays"].as_object().into_iter().flatten() {
+                let entry = reasons.entry((id, reason)).or_default();
+                entry.0 += count.as_f64().unwrap_or(0.0);
+                entry.1.insert(&model.name);
+            }
+        }
+        for finding in listed("audit_after") {
+            if let (Some(sums), Some(count)) =
+                (finding["id"].as_str().and_then(|id| after.get_mut(id)), finding["count"].as_f64())
+            {
+                sums[2] += count;
+            }
+        }
+    }
+    let mut stays = Table::new("Why places stay, on all models", ["finding", "places", "models", "reason"]);
+    for ((id, reason), (count, models)) in &reasons {
+        stays.row(vec![
+            (*id).into(),
+            Cell::count(*count),
+            Cell::count(models.len() as f64),
+            (*reason).into(),
+        ]);
+    }
+    let heading = ["finding", "places before", "handled by the pass alone", "places after all passes"];
+    let mut left = Table::new("Before and after all passes, on all models", heading);
+    for (id, sums) in after {
+        left.row(std::iter::once(Cell::from(id)).chain(sums.map(Cell::count)).collect());
+    }
+    let seen = format!(
+        "On all models passes handle {handled} of {found} places alone; the other {} stay for {} different reasons.",
+        found - handled,
+        reasons.len()
+    );
+    Explained { seen, stays, left }
+}
+
 /// Experiment 11.
 pub fn forensics(corpus: &Corpus) -> Experiment {
     let models: Vec<&Studied> =
         audited(corpus).filter(|model| super::attention_blocks(model) > 0.0).collect();
+    let explained = explained(corpus);
     Experiment {
         id: "11",
         title: "Forensics of transformers",
         expected: "Each finding of the audit on each model with attention, and how many of its places a pass handles.",
-        seen: vec![format!("{} models have attention.", models.len())],
-        tables: vec![findings("Findings", &models, |_| true)],
+        seen: vec![
+            format!("{} models have attention.", models.len()),
+            explained.seen,
+        ],
+        follows: vec![
+            "What the audit finds is what passes then remove: each place is handled, waits for a newer operator set, or stays for a reason that the pass gives. The second table has every reason.".to_owned(),
+        ],
+        steps: &["audit", "audit_after"],
+        tables: vec![findings("Findings", &models, |_| true), explained.stays, explained.left],
         plots: Vec::new(),
     }
 }
@@ -290,9 +472,22 @@ pub fn noops(corpus: &Corpus) -> Experiment {
             table.rows.len(),
             models.len()
         )],
+        follows: vec![
+            "Exporters that do not fold constants write each kind somewhere, so each has a pass; after these, none is left (11 has what remains).".to_owned(),
+        ],
+        steps: &["audit"],
         tables: vec![table],
         plots: Vec::new(),
     }
+}
+
+/// How many attention blocks have a mask.
+fn masked(models: &[&Studied]) -> String {
+    let of = |key: &str| -> f64 {
+        let found = models.iter().filter_map(|model| finding(model, "attention_blocks"));
+        found.filter_map(|found| found.pointer(key)?.as_f64()).sum()
+    };
+    format!("{} of {}", of("/details/masked"), of("/count"))
 }
 
 /// Experiment 17.
@@ -304,7 +499,18 @@ pub fn decoders_and_encoders(corpus: &Corpus) -> Experiment {
         id: "17",
         title: "Decoders beside encoders",
         expected: "GPT-2 and BERT have the same blocks, but decoders have causal masks and caches, and their exports other detours.",
-        seen: vec![format!("{} decoders, {} encoders.", decoders.len(), encoders.len())],
+        seen: vec![
+            format!("{} decoders, {} encoders.", decoders.len(), encoders.len()),
+            format!(
+                "Attention blocks with a mask: {} of decoders, {} of encoders.",
+                masked(&decoders),
+                masked(&encoders)
+            ),
+        ],
+        follows: vec![
+            "The same passes serve both. What differs is the mask, which decoders compute from positions and encoders get as an input or not at all, and the caches of decoders, which are inputs and outputs and keep their Transposes.".to_owned(),
+        ],
+        steps: &["audit"],
         tables: vec![findings("Findings, decoders first", &both, |_| true)],
         plots: Vec::new(),
     }

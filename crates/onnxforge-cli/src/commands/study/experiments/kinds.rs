@@ -9,11 +9,11 @@ use crate::commands::study::corpus::{Corpus, Studied};
 use crate::commands::study::table::{Cell, Table};
 use onnxforge_figures::plots::{Point, Scatter};
 
-/// How many classes there are, and how many models have one.
+/// How many models have the class that they should have, and of how many that is known.
 pub fn score(corpus: &Corpus) -> (usize, usize) {
-    let classes: Vec<&str> =
-        corpus.models.iter().map(Studied::class).filter(|class| *class != "unknown").collect();
-    (classes.iter().collect::<BTreeSet<_>>().len(), classes.len())
+    let labelled = corpus.models.iter().filter_map(|model| Some((model, corpus.labels.get(&model.name)?)));
+    let right: Vec<bool> = labelled.map(|(model, label)| model.class() == label).collect();
+    (right.iter().filter(|is_right| **is_right).count(), right.len())
 }
 
 /// The share of an operator among all nodes, in percent.
@@ -30,8 +30,23 @@ fn share(model: &Studied, names: &[&str]) -> f64 {
 pub fn fingerprints(corpus: &Corpus) -> Experiment {
     let models: Vec<&Studied> =
         corpus.models.iter().filter(|model| model.report("fingerprint").is_some()).collect();
-    let mut table =
-        Table::new("Classes", ["model", "class", "confidence", "convolutions, %", "products, %", "reasons"]);
+    let mut table = Table::new(
+        "Classes",
+        [
+            "model",
+            "class",
+            "expected",
+            "confidence",
+            "convolutions, %",
+            "products, %",
+            "Softmax",
+            "LayerNorm",
+            "GELU",
+            "SiLU",
+            "RoPE",
+            "reasons",
+        ],
+    );
     let classes: Vec<&str> =
         models.iter().map(|model| model.class()).collect::<BTreeSet<_>>().into_iter().collect();
     let mut points = Vec::new();
@@ -40,13 +55,21 @@ pub fn fingerprints(corpus: &Corpus) -> Experiment {
             .map(|names| share(model, names));
         let reasons =
             model.at("fingerprint", "/models/0/reasons").and_then(Value::as_array).into_iter().flatten();
+        let feature =
+            |name: &str| Cell::number(model.number("fingerprint", &format!("/models/0/features/{name}")), 0);
         let reasons: Vec<&str> = reasons.filter_map(Value::as_str).collect();
         table.row(vec![
             model.name.clone().into(),
             model.class().into(),
+            corpus.labels.get(&model.name).map_or("not told", String::as_str).into(),
             Cell::number(model.number("fingerprint", "/models/0/confidence"), 2),
             Cell::number(Some(convs), 1),
             Cell::number(Some(products), 1),
+            feature("softmaxes"),
+            feature("layer_norms"),
+            feature("gelus"),
+            feature("silus"),
+            feature("rotations"),
             reasons.join("; ").into(),
         ]);
         let group = classes.iter().position(|class| *class == model.class()).unwrap_or(0);
@@ -73,7 +96,17 @@ pub fn fingerprints(corpus: &Corpus) -> Experiment {
         id: "22",
         title: "Which architecture is it",
         expected: "The graph alone should tell vision models, transformers, hybrids, language models and audio models apart, without any name.",
-        seen: vec![format!("{} models in {} classes.", models.len(), classes.len())],
+        seen: vec![
+            format!("{} models in {} classes.", models.len(), classes.len()),
+            match score(corpus) {
+                (_, 0) => "Which class is right was not told.".to_owned(),
+                (right, labelled) => format!("{right} of {labelled} have the class that was written down before."),
+            },
+        ],
+        follows: vec![
+            "Shares of operators alone do not separate the classes, as the plot shows: what comes in, whether later places are hidden and what is normalized decide.".to_owned(),
+        ],
+        steps: &["fingerprint", "inspect"],
         tables: vec![table],
         plots: vec![("fingerprints.svg".to_owned(), plot.svg())],
     }

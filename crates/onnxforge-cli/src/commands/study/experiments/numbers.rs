@@ -9,8 +9,17 @@ use onnxforge_figures::plots::boxes;
 
 /// Experiment 06.
 pub fn tolerances(corpus: &Corpus) -> Experiment {
-    let heading =
-        ["model", "samples", "least", "greatest", "mean", "99 %", "all zero", "recommended tolerance"];
+    let heading: [&str; 9] = [
+        "model",
+        "samples",
+        "compared",
+        "least",
+        "greatest",
+        "mean",
+        "99 %",
+        "all zero",
+        "recommended tolerance",
+    ];
     let mut table = Table::new("Largest relative difference of outputs, by sample", heading);
     let (mut samples, mut zero, mut greatest) = (Vec::new(), 0, 0.0f64);
     for model in corpus.models.iter().filter(|model| model.report("sweep").is_some()) {
@@ -23,6 +32,11 @@ pub fn tolerances(corpus: &Corpus) -> Experiment {
         table.row(vec![
             model.name.clone().into(),
             Cell::count(by_sample.len() as f64),
+            match model.at("sweep", "/by_blocks").and_then(Value::as_bool) {
+                Some(true) => "block by block",
+                _ => "as a whole",
+            }
+            .into(),
             Cell::small(number("min")),
             Cell::small(number("max")),
             Cell::small(number("mean")),
@@ -31,6 +45,12 @@ pub fn tolerances(corpus: &Corpus) -> Experiment {
             Cell::small(number("recommended_tolerance")),
         ]);
         samples.push((model.name.clone(), by_sample));
+    }
+    for model in corpus.models.iter().filter(|model| model.failure("sweep").is_some()) {
+        let reason = format!("not compared: {}", model.failure("sweep").unwrap_or_default());
+        let mut row = vec![model.name.clone().into(), Cell::count(0), reason.into()];
+        row.resize(heading.len(), "–".into());
+        table.row(row);
     }
     let plot = boxes("Differences after optimization", "largest relative difference of outputs", &samples);
     Experiment {
@@ -41,6 +61,10 @@ pub fn tolerances(corpus: &Corpus) -> Experiment {
             format!("{zero} of {} models give the same bits for every sample.", samples.len()),
             format!("The greatest difference of all is {greatest:.1e}."),
         ],
+        follows: vec![
+            "One tolerance for all models is wrong: where everything is the same to the bit it hides errors, elsewhere it raises false alarms. `verify` asks a float64 run instead; whoever needs a number finds one for each model in the last column.".to_owned(),
+        ],
+        steps: &["sweep"],
         tables: vec![table],
         plots: vec![("tolerances.svg".to_owned(), plot)],
     }
@@ -80,6 +104,12 @@ pub fn orders(corpus: &Corpus) -> Experiment {
             format!("{sensitive} of {count} models end with another number of nodes in some order."),
             format!("On {beaten} a shuffled order leaves fewer nodes than the canonical one."),
         ],
+        follows: vec![match (sensitive, beaten) {
+            (0, _) => "The order in which passes are asked for does not matter: stages and the fixpoint decide.".to_owned(),
+            (_, 0) => "The canonical order is the best of those that were tried; others lose a few nodes where two passes compete for the same ones.".to_owned(),
+            _ => "Two passes compete for the same nodes on the models where orders differ; the table has how many are at stake.".to_owned(),
+        }],
+        steps: &["optimize", "order_0"],
         tables: vec![table],
         plots: Vec::new(),
     }

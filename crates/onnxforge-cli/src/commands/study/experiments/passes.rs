@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::{Experiment, reduction};
+use super::graphs::stays;
+use super::{Experiment, finding, reduction};
 use crate::commands::study::corpus::{Corpus, Studied};
 use crate::commands::study::table::{Cell, Table};
 use onnxforge_figures::plots::HeatMap;
@@ -30,6 +31,18 @@ pub fn of_all(corpus: &Corpus) -> Vec<String> {
         .collect()
 }
 
+/// How results compare with those of the original after a pass, in a cell.
+fn compared(model: &Studied, pass: &str, which: &str) -> Cell {
+    let passes = model.at("attribute", "/models/0/passes").and_then(Value::as_array).into_iter().flatten();
+    let found = passes.filter(|entry| entry["pass"] == pass).find_map(|entry| entry.get(which));
+    match found.map(|found| (found["verdict"].as_str(), found["difference"].as_f64())) {
+        None => "·".into(),
+        Some((Some("identical"), _)) => "=".into(),
+        Some((Some("rounding"), difference)) => Cell::small(difference),
+        Some((_, difference)) => format!("DIFFERENT ({:.1e})", difference.unwrap_or(f64::NAN)).into(),
+    }
+}
+
 /// Experiments 01 and 19.
 pub fn attribution(corpus: &Corpus) -> Experiment {
     let passes = of_all(corpus);
@@ -37,8 +50,9 @@ pub fn attribution(corpus: &Corpus) -> Experiment {
         corpus.models.iter().filter(|model| model.report("attribute").is_some()).collect();
     let names: Vec<String> = models.iter().map(|model| model.name.clone()).collect();
     let found: Vec<BTreeMap<&str, [f64; 2]>> = models.iter().map(|model| attributed(model)).collect();
+    let heading = || std::iter::once("pass".to_owned()).chain(names.iter().cloned());
     let matrix = |title: &str, which: usize| {
-        let mut table = Table::new(title, std::iter::once("pass".to_owned()).chain(names.iter().cloned()));
+        let mut table = Table::new(title, heading());
         for pass in &passes {
             let cells =
                 found.iter().map(|model| Cell::number(model.get(pass.as_str()).map(|both| both[which]), 0));
@@ -46,6 +60,14 @@ pub fn attribution(corpus: &Corpus) -> Experiment {
         }
         let sums = found.iter().map(|model| Cell::count(model.values().map(|both| both[which]).sum::<f64>()));
         table.row(std::iter::once("sum".into()).chain(sums).collect());
+        table
+    };
+    let accuracy = |title: &str, which: &str| {
+        let mut table = Table::new(title, heading());
+        for pass in &passes {
+            let cells = models.iter().map(|model| compared(model, pass, which));
+            table.row(std::iter::once(pass.clone().into()).chain(cells).collect());
+        }
         table
     };
     let mut sizes = Table::new(
@@ -63,32 +85,29 @@ pub fn attribution(corpus: &Corpus) -> Experiment {
     );
     for model in &models {
         let nodes = model.nodes();
-        let megabytes =
-            |place: &str| Cell::number(model.number("optimize", place).map(|bytes| bytes / 1e6), 2);
         sizes.row(vec![
             model.name.clone().into(),
             Cell::number(nodes.map(|both| both[0]), 0),
             Cell::number(nodes.map(|both| both[1]), 0),
             Cell::number(nodes.map(reduction), 1),
-            megabytes("/before/constants"),
-            megabytes("/after/constants"),
+            megabytes(model, "/before/constants"),
+            megabytes(model, "/after/constants"),
             Cell::small(model.difference("optimize")),
-            model.text("optimize", "/verification/global/verdict").unwrap_or("–").into(),
+            model.verdict("optimize").into(),
         ]);
     }
-    let silent: Vec<&String> = passes
-        .iter()
-        .filter(|pass| {
-            found.iter().all(|model| model.get(pass.as_str()).is_none_or(|both| *both == [0.0; 2]))
-        })
-        .collect();
+    let silent = silent(corpus);
     let mut never = Table::new(
         "Passes that change no number of nodes anywhere, and why",
         ["pass", "edits", "why", "places"],
     );
-    for pass in &silent {
-        let (edits, why, places) = reasons(&models, pass);
-        never.row(vec![(*pass).clone().into(), Cell::count(edits), why.into(), Cell::count(places)]);
+    for (pass, why) in &silent {
+        never.row(vec![
+            pass.clone().into(),
+            Cell::count(why.edits),
+            why.text.clone().into(),
+            Cell::count(why.places),
+        ]);
     }
     let heat = HeatMap {
         title: "Nodes that each pass adds or removes, among all",
@@ -103,11 +122,20 @@ pub fn attribution(corpus: &Corpus) -> Experiment {
             (passes.values().map(|both| both[1]).sum::<f64>() - (after - before)).abs() < 0.5
         })
     });
+    let mut by_pass: Vec<(f64, &String)> = passes
+        .iter()
+        .map(|pass| (found.iter().filter_map(|model| Some(model.get(pass.as_str())?[1])).sum(), pass))
+        .collect();
+    by_pass.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let most: Vec<String> =
+        by_pass.iter().take(5).map(|(nodes, pass)| format!("{pass} ({nodes:+})")).collect();
+    let needed = by_pass.iter().filter(|(nodes, _)| *nodes > 0.0).map(|(_, pass)| pass.as_str());
+    let adding = needed.collect::<Vec<_>>().join(", ");
     Experiment {
         id: "01/19",
         title: "Which pass does what",
         expected: "Every pass should remove nodes somewhere, and what passes remove one by one should add up to what they remove together. \
-                   \"Alone\" is the pass by itself on the file; \"among all\" is its part of the whole run.",
+                   \"Alone\" is the pass by itself on the file; \"among all\" is its part of the whole run. Results should be the same after each.",
         seen: vec![
             format!(
                 "{} passes on {} models: {} nodes become {}.",
@@ -120,18 +148,58 @@ pub fn attribution(corpus: &Corpus) -> Experiment {
                 "The parts {} to the whole on every model.",
                 if adds_up { "add up" } else { "do NOT add up" }
             ),
+            format!("Most nodes go by {}.", most.join(", ")),
             format!(
                 "{} passes change the number of nodes of no model; the last table says why.",
                 silent.len()
             ),
         ],
-        tables: vec![sizes, matrix("Nodes, among all", 1), matrix("Nodes, alone", 0), never],
+        follows: vec![
+            "A pass alone and among all are different things: folding and shapes clear the way for the others, and what one could do another has often done before.".to_owned(),
+            match adding.is_empty() {
+                true => "No pass adds nodes on the whole.".to_owned(),
+                false => format!("Nodes are added on the whole by {adding}: they trade one kind of node for another that later passes or runtimes need."),
+            },
+        ],
+        steps: &["attribute", "optimize"],
+        tables: vec![
+            sizes,
+            matrix("Nodes, among all", 1),
+            matrix("Nodes, alone", 0),
+            accuracy(
+                "Results after the pass, among all: largest relative difference; = the same bits, · the pass changes nothing",
+                "accuracy_cumulative",
+            ),
+            accuracy(
+                "Results after the pass, alone: largest relative difference; = the same bits, · the pass changes nothing",
+                "accuracy_isolated",
+            ),
+            never,
+        ],
         plots: vec![("attribution.svg".to_owned(), heat.svg())],
     }
 }
 
+/// Why a pass changes no number of nodes.
+pub struct Why {
+    pub edits: f64,
+    pub text: String,
+    /// Places that it is about and leaves.
+    pub places: f64,
+}
+
+/// The passes that change no number of nodes of any model, alone or among all, and why.
+pub fn silent(corpus: &Corpus) -> Vec<(String, Why)> {
+    let models: Vec<&Studied> =
+        corpus.models.iter().filter(|model| model.report("attribute").is_some()).collect();
+    let is_silent = |pass: &String| {
+        models.iter().all(|model| attributed(model).get(pass.as_str()).is_none_or(|both| *both == [0.0; 2]))
+    };
+    of_all(corpus).into_iter().filter(is_silent).map(|pass| (pass.clone(), why(&models, &pass))).collect()
+}
+
 /// Why a pass changes no number of nodes: its edits, its most frequent reason to leave places alone, and how many there were.
-fn reasons(models: &[&Studied], pass: &str) -> (f64, String, f64) {
+fn why(models: &[&Studied], pass: &str) -> Why {
     let (mut edits, mut skipped): (f64, BTreeMap<&str, f64>) = (0.0, BTreeMap::new());
     for model in models {
         let runs = model.at("optimize", "/passes").and_then(Value::as_array).into_iter().flatten();
@@ -144,22 +212,31 @@ fn reasons(models: &[&Studied], pass: &str) -> (f64, String, f64) {
     }
     let places = skipped.values().sum();
     let most = skipped.iter().max_by(|a, b| a.1.total_cmp(b.1));
-    let why = match (edits > 0.0, most) {
-        (true, _) => "it changes constants or attributes, not the number of nodes".to_owned(),
+    let about = onnxforge::passes::find(pass).map(onnxforge::passes::Pass::summary).unwrap_or_default();
+    let text = match (edits > 0.0, most) {
+        (true, _) => format!("it changes constants or attributes, not the number of nodes: {about}"),
         (false, Some((reason, _))) => format!("the places that there are stay: {reason}"),
-        (false, None) => "no model has a place for it".to_owned(),
+        (false, None) => format!("no model has what it is about: {about}"),
     };
-    (edits, why, places)
+    Why { edits, text, places }
 }
 
-/// Experiments about models of one kind.
-pub fn family(
-    id: &'static str,
-    title: &'static str,
-    expected: &'static str,
-    corpus: &Corpus,
-    belongs: impl Fn(&Studied) -> bool,
-) -> Experiment {
+/// Bytes in the answer of `optimize`, in MB.
+pub fn megabytes(model: &Studied, place: &str) -> Cell {
+    Cell::number(model.number("optimize", place).map(|bytes| bytes / 1e6), 2)
+}
+
+/// An experiment about models of one kind.
+pub struct Family {
+    pub id: &'static str,
+    pub title: &'static str,
+    pub expected: &'static str,
+    /// Findings of the audit that are typical.
+    pub patterns: &'static [&'static str],
+}
+
+/// What becomes of models of one kind.
+pub fn family(family: &Family, corpus: &Corpus, belongs: impl Fn(&Studied) -> bool) -> Experiment {
     let models: Vec<&Studied> =
         corpus.models.iter().filter(|model| model.report("optimize").is_some() && belongs(model)).collect();
     let mut table = Table::new(
@@ -171,6 +248,7 @@ pub fn family(
             "after",
             "fewer, %",
             "largest relative difference",
+            "verdict",
             "passes that fire",
         ],
     );
@@ -186,6 +264,7 @@ pub fn family(
             Cell::count(nodes[1]),
             Cell::number(Some(reduction(nodes)), 1),
             Cell::small(model.difference("optimize")),
+            model.verdict("optimize").into(),
             passes
                 .iter()
                 .map(|(name, nodes)| format!("{name} {nodes:+}"))
@@ -196,18 +275,49 @@ pub fn family(
     }
     let everywhere: Vec<&str> =
         fired.iter().filter(|(_, count)| **count == models.len()).map(|(name, _)| *name).collect();
-    let seen = match models.is_empty() {
-        true => vec!["The corpus has no such model.".to_owned()],
-        false => vec![
-            format!("{} models; {} passes fire on some of them.", models.len(), fired.len()),
-            format!("On all of them: {}.", everywhere.join(", ")),
-        ],
+    let some = fired.iter().filter(|(_, count)| **count < models.len()).map(|(name, _)| *name);
+    let newer: Vec<String> = family
+        .patterns
+        .iter()
+        .filter(|id| {
+            models.iter().any(|model| finding(model, id).is_some_and(|found| found.get("newer").is_some()))
+        })
+        .map(|id| (*id).to_owned())
+        .collect();
+    let (seen, follows) = match models.is_empty() {
+        true => (vec!["The corpus has no such model.".to_owned()], vec!["Nothing.".to_owned()]),
+        false => (
+            vec![
+                format!("{} models; {} passes fire on some of them.", models.len(), fired.len()),
+                format!("On all of them: {}.", everywhere.join(", ")),
+                format!("On some: {}.", some.collect::<Vec<_>>().join(", ")),
+            ],
+            vec![match newer.is_empty() {
+                true => "What is found is handled in the operator set that the models have.".to_owned(),
+                false => format!(
+                    "{} wait for a newer operator set: `--opset 23` has operators for them.",
+                    newer.join(", ")
+                ),
+            }],
+        ),
     };
-    Experiment { id, title, expected, seen, tables: vec![table], plots: Vec::new() }
+    let patterns =
+        super::graphs::findings("What the audit finds in them", &models, |id| family.patterns.contains(&id));
+    Experiment {
+        id: family.id,
+        title: family.title,
+        expected: family.expected,
+        seen,
+        follows,
+        steps: &["optimize", "audit"],
+        tables: vec![table, patterns],
+        plots: Vec::new(),
+    }
 }
 
 /// Experiment 12.
 pub fn matmul_add_3d(corpus: &Corpus) -> Experiment {
+    const STEP: &str = "fuse_matmul_add_3d";
     let mut table = Table::new(
         "The pass alone",
         [
@@ -219,29 +329,36 @@ pub fn matmul_add_3d(corpus: &Corpus) -> Experiment {
             "after",
             "fewer, %",
             "largest relative difference",
+            "time before, ms",
+            "after, ms",
+            "speed",
+            "verdict",
         ],
     );
-    let mut best = (0.0f64, String::new());
+    let (mut best, mut verdicts) = ((0.0f64, String::new()), BTreeMap::new());
     for model in &corpus.models {
-        let step = "fuse_matmul_add_3d";
         let (Some(before), Some(after)) =
-            (model.number(step, "/before/all_nodes"), model.number(step, "/after/all_nodes"))
+            (model.number(STEP, "/before/all_nodes"), model.number(STEP, "/after/all_nodes"))
         else {
             continue;
         };
-        let count =
-            |id: &str| Cell::number(super::finding(model, id).and_then(|found| found["count"].as_f64()), 0);
-        let edits: f64 = model
-            .at(step, "/passes")
-            .and_then(Value::as_array)
-            .into_iter()
-            .flatten()
-            .filter_map(|pass| pass["edits"].as_f64())
-            .sum();
+        let count = |id: &str| Cell::number(finding(model, id).and_then(|found| found["count"].as_f64()), 0);
+        let edits = edits(model, STEP);
         let fewer = reduction([before, after]);
         if fewer > best.0 {
             best = (fewer, model.name.clone());
         }
+        let time = |which: usize| {
+            Cell::number(model.number("bench_3d", &format!("/models/{which}/latency_ms/median")), 3)
+        };
+        let verdict = match (edits > 0.0, model.text("bench_3d", "/models/1/against_first/verdict")) {
+            (false, _) => "nothing changes",
+            (true, Some(verdict)) => {
+                *verdicts.entry(verdict).or_insert(0) += 1;
+                verdict
+            }
+            (true, None) => model.failure("bench_3d").unwrap_or("not measured"),
+        };
         table.row(vec![
             model.name.clone().into(),
             count("matmul_3d"),
@@ -250,47 +367,125 @@ pub fn matmul_add_3d(corpus: &Corpus) -> Experiment {
             Cell::count(before),
             Cell::count(after),
             Cell::number(Some(fewer), 1),
-            Cell::small(model.difference(step)),
+            Cell::small(model.difference(STEP).or((edits == 0.0).then_some(0.0))),
+            time(0),
+            time(1),
+            Cell::number(model.number("bench_3d", "/models/1/against_first/speed/median"), 3),
+            verdict.into(),
         ]);
     }
+    let told: Vec<String> = verdicts.iter().map(|(verdict, count)| format!("{count} {verdict}")).collect();
     Experiment {
         id: "12",
         title: "Products of a batch with a matrix, and their sums",
         expected: "Exporters transpose and reshape around 3-D products; without those detours BERT should lose more than 5 % of its nodes from this pass alone.",
-        seen: vec![format!("The most from this pass alone: {:.1} % fewer nodes ({}).", best.0, best.1)],
+        seen: vec![
+            format!("The most from this pass alone: {:.1} % fewer nodes ({}).", best.0, best.1),
+            match told.is_empty() {
+                true => "Times were not measured.".to_owned(),
+                false => format!("Of the models that it changes: {}.", told.join(", ")),
+            },
+        ],
+        follows: vec![
+            "MatMul and Add stay two operators at rank 3: Gemm has rank 2, and Reshape → Gemm → Reshape costs two nodes to save one. The pass folds transposed weights and removes detours instead.".to_owned(),
+        ],
+        steps: &["audit", STEP, "bench_3d"],
         tables: vec![table],
         plots: Vec::new(),
     }
 }
 
+/// How often the passes of a run fired.
+fn edits(model: &Studied, step: &str) -> f64 {
+    let passes = model.at(step, "/passes").and_then(Value::as_array).into_iter().flatten();
+    passes.filter(|pass| pass["name"] == step).filter_map(|pass| pass["edits"].as_f64()).sum()
+}
+
 /// Experiment 14.
 pub fn qkv(corpus: &Corpus) -> Experiment {
+    const STEP: &str = "fuse_attention_qkv";
     let mut table = Table::new(
         "Three products as one",
-        ["model", "attention blocks", "blocks made one product", "largest relative difference", "verdict"],
+        [
+            "model",
+            "attention blocks",
+            "blocks made one product",
+            "depth → widths",
+            "largest relative difference, whole model",
+            "verdict",
+            "largest difference of one block",
+        ],
     );
-    let mut fused = 0.0;
+    let mut times = Table::new(
+        "Times of one block, with biases",
+        [
+            "model",
+            "rows",
+            "three products, ms",
+            "one and a Split, ms",
+            "speed of one",
+            "from",
+            "to",
+            "verdict",
+        ],
+    );
+    let (mut fused, mut verdicts) = (0.0, BTreeMap::<(u64, &str), usize>::new());
     for model in corpus.models.iter().filter(|model| super::attention_blocks(model) > 0.0) {
-        let step = "fuse_attention_qkv";
-        let passes = model.at(step, "/passes").and_then(Value::as_array).into_iter().flatten();
-        let edits: f64 = passes.filter_map(|pass| pass["edits"].as_f64()).sum();
+        let edits = edits(model, STEP);
         fused += edits;
+        let sizes = model.at("products", "/sizes").and_then(Value::as_array).into_iter().flatten();
+        let size = |size: &Value| {
+            let widths = size["widths"].as_array().into_iter().flatten().map(Value::to_string);
+            format!("{} → {}", size["depth"], widths.collect::<Vec<_>>().join(", "))
+        };
+        let sizes: Vec<String> = sizes.map(size).collect();
         table.row(vec![
             model.name.clone().into(),
             Cell::count(super::attention_blocks(model)),
             Cell::count(edits),
-            Cell::small(model.difference(step)),
-            model.text(step, "/verification/global/verdict").unwrap_or("–").into(),
+            match (edits > 0.0, sizes.is_empty()) {
+                (false, _) => stays(model, STEP).into(),
+                (true, true) => model.failure("products").unwrap_or("not measured").into(),
+                (true, false) => sizes.join("; ").into(),
+            },
+            Cell::small(model.difference(STEP)),
+            model.verdict(STEP).into(),
+            Cell::small(model.number("products", "/difference")),
         ]);
+        for row in model.at("products", "/rows").and_then(Value::as_array).into_iter().flatten() {
+            let verdict = row["verdict"].as_str().unwrap_or("–");
+            *verdicts.entry((row["rows"].as_u64().unwrap_or(0), verdict)).or_default() += 1;
+            let speed = |bound: &str| Cell::number(row["speed"][bound].as_f64(), 3);
+            times.row(vec![
+                model.name.clone().into(),
+                Cell::number(row["rows"].as_f64(), 0),
+                Cell::number(row["three"].as_f64(), 3),
+                Cell::number(row["one"].as_f64(), 3),
+                speed("median"),
+                speed("low"),
+                speed("high"),
+                verdict.into(),
+            ]);
+        }
     }
+    let told: Vec<String> =
+        verdicts.iter().map(|((rows, verdict), count)| format!("{count} {verdict} at {rows} rows")).collect();
     Experiment {
         id: "14",
         title: "One product for queries, keys and values",
         expected: "Weights of three products on one input can be put side by side exactly; whether one large product is faster than three small ones is a question of the runtime.",
-        seen: vec![format!(
-            "{fused} blocks can be made one product; see the document on QKV for the time that it takes."
-        )],
-        tables: vec![table],
+        seen: vec![
+            format!("{fused} blocks can be made one product."),
+            match told.is_empty() {
+                true => "Times were not measured.".to_owned(),
+                false => format!("One product against three: {}.", told.join(", ")),
+            },
+        ],
+        follows: vec![
+            "It is feasible, also with unequal widths. Split copies what the product has just written, so what one call saves is soon lost: the pass runs on request.".to_owned(),
+        ],
+        steps: &["audit", STEP, "products"],
+        tables: vec![table, times],
         plots: Vec::new(),
     }
 }
