@@ -205,28 +205,35 @@ def inspect(
     *models: Model,
     set_dim: Optional[Mapping[str, int]] = None,
     passes: bool = False,
+    jobs: Optional[int] = None,
     follow_links: bool = False,
 ) -> InspectResult:
     """Show what models are made of: interface, operators, weights, operations and memory; several of them side by side.
 
     :param set_dim: sizes of named dimensions, for operations and memory; others are 1.
     :param passes: tell for each pass in how many places it would fire, alone.
+    :param jobs: how many models at a time; as many as the machine has threads unless told.
     """
-    answer = ask("inspect", *models, set_dim=set_dim, passes=passes, follow_links=follow_links)
+    answer = ask("inspect", *models, set_dim=set_dim, passes=passes, jobs=jobs, follow_links=follow_links)
     return InspectResult(answer)
 
 
-def audit(*models: Model, follow_links: bool = False) -> AuditResult:
+def audit(*models: Model, jobs: Optional[int] = None, follow_links: bool = False) -> AuditResult:
     """Find what passes are about: shape chains, casts, attention, norms, constants and more.
 
     What a finding is worth is measured: its pass runs, alone, on a copy of the model.
+
+    :param jobs: how many models at a time; as many as the machine has threads unless told.
     """
-    return AuditResult(ask("audit", *models, follow_links=follow_links))
+    return AuditResult(ask("audit", *models, jobs=jobs, follow_links=follow_links))
 
 
-def fingerprint(*models: Model, follow_links: bool = False) -> FingerprintResult:
-    """Tell what kind of network models are, how sure that is, and why. Names decide nothing."""
-    return FingerprintResult(ask("fingerprint", *models, follow_links=follow_links))
+def fingerprint(*models: Model, jobs: Optional[int] = None, follow_links: bool = False) -> FingerprintResult:
+    """Tell what kind of network models are, how sure that is, and why. Names decide nothing.
+
+    :param jobs: how many models at a time; as many as the machine has threads unless told.
+    """
+    return FingerprintResult(ask("fingerprint", *models, jobs=jobs, follow_links=follow_links))
 
 
 def attribute(
@@ -234,16 +241,30 @@ def attribute(
     passes: Optional[Sequence[str]] = None,
     skip: Optional[Sequence[str]] = None,
     target: Optional[Target] = None,
+    verify: bool = False,
+    samples: int = 2,
+    engine: Engine = "auto",
+    seed: int = 0,
+    jobs: Optional[int] = None,
     follow_links: bool = False,
     progress: Optional[ProgressCallback] = None,
 ) -> AttributeResult:
-    """Count the nodes that each pass removes: alone on the model as it is, and as one of all."""
+    """Count the nodes that each pass removes: alone on the model as it is, and as one of all.
+
+    :param verify: compare results with those of the original after each pass.
+    :param jobs: how many models at a time; as many as the machine has threads unless told.
+    """
     answer = ask(
         "attribute",
         *models,
         passes=passes,
         skip=skip,
         target=target,
+        verify=verify,
+        samples=samples,
+        engine=engine,
+        seed=seed,
+        jobs=jobs,
         follow_links=follow_links,
         progress=progress,
     )

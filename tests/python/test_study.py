@@ -11,7 +11,7 @@ from onnx import TensorProto, helper
 from conftest import ROOT
 
 EXAMPLES = ROOT / "examples"
-EXPERIMENTS = ["01-19", "02-15", "03", "04", "06", "07", "08", "10-20", "11", "12", "13", "14", "16", "17", "18", "21", "22"]
+EXPERIMENTS = ["01-19", "02-15", "03", "04", "05", "06", "07", "08", "10-20", "11", "12", "13", "14", "16", "17", "18", "21", "22"]
 
 
 def rejected(path):
@@ -35,7 +35,9 @@ def corpus(tmp_path_factory):
 @pytest.fixture(scope="module")
 def study(forge, corpus, tmp_path_factory):
     results = tmp_path_factory.mktemp("results")
-    forge("study", corpus, "-o", results, "--no-bench", "--sweep", 2, "--jobs", 2).good()
+    labels = tmp_path_factory.mktemp("labels") / "labels.txt"
+    labels.write_text("# written down before\nsmall_cnn vision\ntiny_bert  transformer\ntiny_llama vision\n")
+    forge("study", corpus, "-o", results, "--no-bench", "--sweep", 2, "--jobs", 2, "--labels", labels).good()
     return results
 
 
@@ -65,11 +67,17 @@ def test_what_cannot_be_studied_is_listed(study):
 
 
 def test_attribution_adds_up(study):
-    sizes, among, alone, never = tables(study, "01/19")
+    sizes, among, alone, after, after_alone, never = tables(study, "01/19")
     sums = {row[0]: row[1:] for row in among["rows"]}["sum"]
     for model, total in zip(sizes["rows"], sums, strict=True):
         assert model[2]["value"] - model[1]["value"] == total["value"]
     assert len(among["rows"]) == len(alone["rows"]) > 18
+    # Results are compared after each pass that changes something, and nowhere else.
+    for counts, results in ((among, after), (alone, after_alone)):
+        for nodes, found in zip(counts["rows"], results["rows"], strict=False):
+            assert nodes[0] == found[0] and not any("DIFFERENT" in str(cell) for cell in found)
+            for count, cell in zip(nodes[1:], found[1:], strict=True):
+                assert count["value"] == 0 or cell == "=" or cell["value"] > 0
     # Every pass that removes nothing has a reason.
     assert all(row[2] for row in never["rows"])
 
@@ -78,6 +86,36 @@ def test_the_same_in_another_order(forge, corpus, study, tmp_path):
     forge("study", corpus, "-o", tmp_path, "--no-bench", "--sweep", 2, "--jobs", 1).good()
     for experiment in ("01/19", "06", "07", "11", "22"):
         assert tables(tmp_path, experiment) == tables(study, experiment)
+
+
+def test_documents_say_where_numbers_come_from(study):
+    for path in study.glob("*-*.md"):
+        text = path.read_text()
+        assert "**Expected.** " in text and "**Seen.** " in text and "**What follows.** " in text
+        assert re.search(r"`onnxforge study .* --seed=0 .*`, with onnxforge \d", text)
+        assert re.search(r"(?m)^    onnxforge (?!study)\w+ .*(MODEL|\.onnx)", text) or "10-20" in path.name or "21" in path.name
+
+
+def test_labels_are_counted(study):
+    gates = {gate["question"]: gate for gate in json.loads((study / "study.json").read_text())["gates"]}
+    assert gates["8 models or more are classified right"]["number"] == "2 of 3"
+    assert gates["every pass has a written proof or bound"]["answer"] is True
+
+
+def test_a_model_that_changed_and_one_that_may_use_more_are_asked_again(forge, tmp_path):
+    (tmp_path / "in").mkdir()
+    path = tmp_path / "in/model.onnx"
+    shutil.copy(EXAMPLES / "small_cnn.onnx", path)
+    run = lambda *more: forge("study", tmp_path / "in", "-o", tmp_path / "out", "--no-bench", "--sweep", 1, *more).good()
+    nodes = lambda: json.loads((tmp_path / "out/data/model/inspect.json").read_text())["report"]["models"][0]["nodes"]
+    run("--memory", 0.001)
+    assert "failure" in json.loads((tmp_path / "out/data/model/optimize.json").read_text())
+    run()
+    assert "report" in json.loads((tmp_path / "out/data/model/optimize.json").read_text())
+    before = nodes()
+    shutil.copy(EXAMPLES / "tiny_bert.onnx", path)
+    run()
+    assert nodes() != before
 
 
 def test_it_goes_on_where_it_was(forge, corpus, study):

@@ -3,7 +3,6 @@
 import json
 import sys
 
-import conv_relu
 import native
 import numpy as np
 import onnx
@@ -76,13 +75,32 @@ def test_passes_of_targets_are_listed_and_can_be_asked_for(forge, tmp_path):
     assert [entry["edits"] > 0 for entry in found["passes"]] == [True, True]
 
 
-def test_forms_of_conv_and_relu(forge):
+def test_forms_of_conv_and_relu(with_runtime, tmp_path):
     """What docs/targets.md says of each form."""
-    rows = {title: (checked == "yes", accepted == "yes", difference) for title, _, checked, accepted, difference, _ in
-            conv_relu.table(forge.binary)}  # fmt: skip
-    refused = {title for title, row in rows.items() if row[:2] == (False, False)}
-    assert refused == {"A: attribute instead of Relu", "B: attribute and Relu", "D: the converter's own model"}
-    assert {row for title, row in rows.items() if title not in refused} == {(True, True, "0.0e+00")}
+    out = tmp_path / "out.onnx"
+    with_runtime("optimize", ROOT / "examples/small_cnn.onnx", "-o", out).good()
+    found = json.loads(with_runtime("lab", "forms", out, "--json", "-").good().out)
+    assert found["pairs"] == 5
+    forms = {each["form"]: each for each in found["forms"]}
+    invalid = {"A", "B", "D, converter"}
+    for name, form in forms.items():
+        assert (form["invalid"] is not None) == (form["refused"] is not None) == (name in invalid), form
+        if name not in invalid:
+            assert form["verdict"] == "identical" and form["difference"] == 0 and form["run_nodes"] == 10
+    assert forms.keys() == invalid | {"C", "D, runtime", "E", "F"} and forms["E"]["nodes"] == 10
+    # A model without such a pair is no error.
+    assert json.loads(with_runtime("lab", "forms", ROOT / "examples/tiny_bert.onnx", "--json", "-").good().out)["forms"] == []
+
+
+def test_three_products_against_one(with_runtime, tmp_path):
+    out = tmp_path / "out.onnx"
+    passes = ",".join(entry["name"] for entry in json.loads(with_runtime("passes", "--json", "-").good().out)
+                      if not entry["targets"] and not entry["name"].startswith("ort_"))  # fmt: skip
+    with_runtime("optimize", ROOT / "examples/tiny_bert.onnx", "-o", out, "--passes", passes).good()
+    found = json.loads(with_runtime("lab", "products", out, "--seconds", 0.2, "--json", "-").good().out)
+    [size] = found["sizes"]
+    assert size["count"] == 2 and len(set(size["widths"])) == 1 and found["verdict"] in ("identical", "rounding")
+    assert [row["rows"] for row in found["rows"]] == [1, 16, 128] and all(row["three"] > 0 and row["one"] > 0 for row in found["rows"])
 
 
 def test_unknown_target(forge, tmp_path):

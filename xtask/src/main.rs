@@ -12,6 +12,7 @@ mod models;
 mod peers;
 mod python;
 mod step;
+mod study;
 mod test;
 mod verification;
 mod zoo;
@@ -66,6 +67,8 @@ enum Task {
         #[arg(long, default_value_t = 60)]
         seconds: u64,
     },
+    /// Run every experiment on the whole zoo, and write docs/study
+    Study(study::Settings),
     /// The models in `zoo/`
     #[command(subcommand)]
     Zoo(Zoo),
@@ -97,8 +100,6 @@ enum Bench {
     Census(models::Options),
     /// Conversions to newer operator sets, ours and those of onnx, on all test cases of the onnx package
     Upgrade,
-    /// The forms in which a model can say that an activation belongs to a convolution, and what becomes of each
-    ConvRelu,
     /// ONNX Runtime's time for attention: spelled out, as the standard operator, and as its own
     Attention,
     /// Transposes of models that are full of them: what we leave, what peers leave, and ONNX Runtime's time
@@ -143,11 +144,11 @@ fn main() -> ExitCode {
         Task::Bench(Bench::Hierarchy(settings)) => hierarchy::run(&settings),
         Task::Bench(Bench::Census(options)) => models::census(&options),
         Task::Bench(Bench::Upgrade) => models::upgrade(),
-        Task::Bench(Bench::ConvRelu) => models::conv_relu(),
         Task::Bench(Bench::Attention) => models::attention(),
         Task::Bench(Bench::Transposes(options)) => models::transposes(&options),
         Task::Graphs { count, seed } => test::graphs(count, seed),
         Task::Fuzz { target, seconds } => fuzz::run(&target, seconds),
+        Task::Study(settings) => study::run(&settings),
         Task::Zoo(Zoo::List) => zoo::list(),
         Task::Zoo(Zoo::Materialize { names, output, external }) => {
             zoo::materialize_all(&names, &output, &external)

@@ -114,12 +114,6 @@ pub fn attention() -> Result<()> {
     step("three kinds of attention", &mut script(&python::environment()?, "attention_speed.py"))
 }
 
-/// The forms in which a model can say that an activation belongs to a convolution.
-pub fn conv_relu() -> Result<()> {
-    let (cli, python) = tools()?;
-    step("forms of Conv and Relu", script(&python, "conv_relu.py").arg(cli))
-}
-
 /// How many nodes ONNX Runtime runs, for models as they were and for what we make of them.
 pub fn census(options: &Options) -> Result<()> {
     let (cli, python) = tools()?;

@@ -6,10 +6,12 @@ mod golden;
 
 use std::path::{Path, PathBuf};
 
-use onnxforge::analysis::fingerprint::{Class, Fingerprint};
+use onnxforge::analysis::fingerprint::{Class, Fingerprint, fitting};
 use onnxforge::io::external::ExternalFiles;
 use onnxforge::io::load::read_message;
-use onnxforge::passes;
+use onnxforge::ir::Model;
+use onnxforge::passes::pipeline::{Options, optimize};
+use onnxforge::passes::{self, targets};
 use onnxforge::redact::{RedactOptions, redact};
 
 fn root() -> PathBuf {
@@ -33,6 +35,50 @@ fn examples_are_what_they_are() {
         assert_eq!(found.class, class, "{name}: {:?}", found.reasons);
         assert!(found.confidence > 0.8 && !found.reasons.is_empty());
     }
+}
+
+/// Optimizes with the passes that fit, and with all of a target. Answers how many were left out.
+fn fits(name: &str, model: &Model, target: &targets::Target) -> usize {
+    let all: Vec<_> = target.passes().collect();
+    let (fit, unfit) = fitting(model, &all);
+    let edits = |passes: Vec<&'static passes::Pass>| {
+        let mut model = model.clone();
+        optimize(&mut model, &Options { passes, ..Options::default() });
+        let edit =
+            |entry: &onnxforge::ir::Entry| (entry.pass.clone(), entry.rule.clone(), entry.consumed.clone());
+        model.journal().iter().map(edit).collect::<Vec<_>>()
+    };
+    assert_eq!(edits(fit), edits(all), "{name}, {}", target.name);
+    unfit.len()
+}
+
+#[test]
+fn what_does_not_fit_would_find_nothing() {
+    let mut left_out = 0;
+    for target in targets::TARGETS {
+        for folder in ["examples", "tests/data"] {
+            for entry in std::fs::read_dir(root().join(folder)).unwrap() {
+                let path = entry.unwrap().path();
+                if path.extension().is_some_and(|ending| ending == "onnx") {
+                    let model = onnxforge::io::load(&path, &Default::default()).unwrap();
+                    left_out += fits(&path.display().to_string(), &model, target);
+                }
+            }
+        }
+        for entry in std::fs::read_dir(root().join("crates/onnxforge/tests/rules")).unwrap() {
+            let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();
+            for case in golden::cases(&text) {
+                left_out += fits(&case.title, &golden::load(&case.before), target);
+            }
+        }
+    }
+    assert!(left_out > 1000, "{left_out}");
+    // What is asked for by its operators is not left out.
+    let with_loop =
+        onnxforge::io::load(&root().join("tests/data/loop.torchscript.onnx"), &Default::default()).unwrap();
+    let (fit, unfit) = fitting(&with_loop, &targets::PORTABLE.passes().collect::<Vec<_>>());
+    assert!(fit.iter().any(|pass| pass.name == "unroll_loops"));
+    assert!(unfit.iter().any(|unfit| unfit.pass.name == "fuse_conv_batchnorm" && unfit.why.contains("BatchNormalization")));
 }
 
 #[test]

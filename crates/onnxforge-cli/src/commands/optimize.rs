@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use clap::builder::{
     NonEmptyStringValueParser, PossibleValue, PossibleValuesParser, RangedU64ValueParser, TypedValueParser,
 };
-use onnxforge::analysis::fingerprint::Fingerprint;
+use onnxforge::analysis::fingerprint::{Fingerprint, Unfit, fitting};
 use onnxforge::check::nearest;
 use onnxforge::hierarchy::effect::ModuleEffect;
 use onnxforge::interface::{self, Wishes};
@@ -156,6 +156,18 @@ impl Selection {
         }
         Ok(chosen)
     }
+
+    /// Those of the chosen passes that may find something in a model, and the others; all of them where they were asked for.
+    fn fitting(&self, model: &Model, chosen: &[&'static Pass]) -> (Vec<&'static Pass>, Vec<Unfit>) {
+        if !self.passes.is_empty() {
+            return (chosen.to_vec(), Vec::new());
+        }
+        let (fit, unfit) = fitting(model, chosen);
+        for Unfit { pass, why } in &unfit {
+            tracing::info!("{} is left out: {why}", pass.name);
+        }
+        (fit, unfit)
+    }
 }
 
 /// The pass of this name, or what might have been meant.
@@ -211,6 +223,9 @@ struct PassReport {
     milliseconds: f64,
     /// Why places that the pass is about stay as they are, and how many.
     skipped: BTreeMap<String, usize>,
+    /// Why the pass did not run: the model has nothing that it could find.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    left_out: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -246,8 +261,13 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     };
     let load = milliseconds(start);
     let start = Instant::now();
-    let options =
-        Options { passes, stop_after: args.stop_after, progress: output.progress(), ..Options::default() };
+    let (fit, unfit) = args.selection.fitting(&model, &passes);
+    let options = Options {
+        passes: fit,
+        stop_after: args.stop_after,
+        progress: output.progress(),
+        ..Options::default()
+    };
     let (outcome, proof) = guard::optimize(&mut model, &options, &mut checks)?;
     let optimized = milliseconds(start);
     let is_wrong = !proof.reverted.is_empty() && !args.checks.allow_revert;
@@ -265,13 +285,16 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     if let Some(path) = &args.report {
         files.extend(modules.write_page(path, &args.output, &model, &outcome, output)?);
     }
+    let mut reports: Vec<PassReport> = outcome.passes.iter().map(PassReport::of).collect();
+    reports.extend(unfit.iter().map(PassReport::left_out));
+    reports.sort_by_key(|report| passes.iter().position(|pass| pass.name == report.name));
     let report = Report {
         schema: 1,
         opset,
         before,
         after: Size::of(&model),
         operators,
-        passes: outcome.passes.iter().map(PassReport::of).collect(),
+        passes: reports,
         rounds: outcome.rounds,
         stop: outcome.stop,
         milliseconds: Times {
@@ -375,6 +398,20 @@ impl PassReport {
             bytes: outcome.bytes,
             milliseconds: outcome.time.as_secs_f64() * 1e3,
             skipped,
+            left_out: None,
+        }
+    }
+
+    fn left_out(unfit: &Unfit) -> Self {
+        Self {
+            name: unfit.pass.name,
+            class: super::passes::class(unfit.pass.accuracy()),
+            edits: 0,
+            nodes: 0,
+            bytes: 0,
+            milliseconds: 0.0,
+            skipped: BTreeMap::new(),
+            left_out: Some(unfit.why.clone()),
         }
     }
 }

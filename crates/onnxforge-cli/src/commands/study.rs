@@ -417,7 +417,7 @@ fn questions(args: &Args, subject: &Subject, made: &Path) -> Vec<Step> {
         ask("inspect", &[]),
         ask("fingerprint", &[]),
         ask("audit", &[]),
-        ask("attribute", &[word("--verify"), word("--samples=1"), seed.clone()]),
+        ask("attribute", &[]),
         optimize("optimize", OPTIMIZED, std::slice::from_ref(&seed)),
         Step::new("audit_after", [word("audit"), result(OPTIMIZED)]).reading(&optimized),
         Step::new("forms", [word("lab"), word("forms"), result(OPTIMIZED), seed.clone()]).reading(&optimized),
@@ -434,11 +434,13 @@ fn questions(args: &Args, subject: &Subject, made: &Path) -> Vec<Step> {
     steps.push(optimize("fuse_attention_qkv", QKV, &[with_qkv(), seed.clone()]));
     let mut sweep =
         vec![word("verify"), model(), result(OPTIMIZED), word(&format!("--sweep={}", args.sweep))];
-    sweep.push(seed);
+    sweep.push(seed.clone());
     if subject.is_large() {
         sweep.push(word("--blocks"));
     }
     steps.push(Step::new("sweep", sweep).reading(&optimized));
+    let accuracy = [word("attribute"), model(), word("--verify"), word("--samples=1"), seed];
+    steps.push(Step::new("accuracy", accuracy));
     steps
 }
 

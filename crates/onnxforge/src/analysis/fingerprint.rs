@@ -14,7 +14,7 @@ use serde::Serialize;
 
 pub use self::features::Features;
 pub use self::inputs::Input;
-pub use self::selection::Fit;
+pub use self::selection::{Fit, Unfit, fitting};
 use super::scene::{Scene, tidied};
 use crate::ir::Model;
 

@@ -1,9 +1,12 @@
 //! Which passes matter for what was seen.
 
+use std::collections::HashSet;
+
 use serde::Serialize;
 
 use super::features::Features;
-use crate::passes;
+use crate::ir::Model;
+use crate::passes::{self, Pass};
 
 /// A pass that matters for a model.
 #[derive(Clone, Debug, Serialize)]
@@ -14,6 +17,48 @@ pub struct Fit {
     pub why: String,
     /// Whether it runs unless others are asked for.
     pub by_default: bool,
+}
+
+/// Passes that are about operators which no pass makes: without one of these in the model there is nothing for them to do.
+const NEEDED: [(&str, &[&str]); 14] = [
+    ("unroll_loops", &["Loop"]),
+    ("inline_constant_if", &["If"]),
+    ("eliminate_sequences", &["SequenceAt", "SequenceLength", "ConcatFromSequence"]),
+    ("eliminate_optionals", &["OptionalGetElement", "OptionalHasElement"]),
+    ("eliminate_scatter_overwrite", &["ScatterND", "ScatterElements", "Scatter"]),
+    ("replace_einsum", &["Einsum"]),
+    ("clean_up_qdq", &["QuantizeLinear", "DequantizeLinear"]),
+    ("eliminate_zero_rnn_state", &["LSTM", "GRU", "RNN"]),
+    ("fuse_conv_batchnorm", &["BatchNormalization"]),
+    ("fuse_conv_relu", &["Conv", "ConvTranspose"]),
+    ("fuse_pad", &["Pad"]),
+    ("fuse_gelu", &["Erf", "Tanh"]),
+    ("fuse_attention", &["Softmax", "Attention"]),
+    ("ort_conv_activation", &["Conv"]),
+];
+
+/// A pass that has nothing to do in a model.
+#[derive(Clone, Debug)]
+pub struct Unfit {
+    /// The pass.
+    pub pass: &'static Pass,
+    /// Why.
+    pub why: String,
+}
+
+/// Divides passes into those that may find something in a model, in their order, and those that cannot. The result of the first is that of all.
+pub fn fitting(model: &Model, passes: &[&'static Pass]) -> (Vec<&'static Pass>, Vec<Unfit>) {
+    let present: HashSet<&str> = model.nodes().map(|(_, node)| &*node.op().name).collect();
+    let (mut fit, mut unfit) = (Vec::new(), Vec::new());
+    for &pass in passes {
+        match NEEDED.iter().find(|(name, _)| *name == pass.name) {
+            Some((_, operators)) if !operators.iter().any(|op| present.contains(op)) => {
+                unfit.push(Unfit { pass, why: format!("there is no {}", operators.join(", ")) });
+            }
+            _ => fit.push(pass),
+        }
+    }
+    (fit, unfit)
 }
 
 /// The passes that have something to do with what the model is made of, in the order in which they run. Those that tidy up any model are not listed.
