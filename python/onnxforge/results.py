@@ -202,13 +202,26 @@ class AttributeResult(Result):
         return list(self.report["models"])
 
     def _headline(self) -> str:
-        return ", ".join(f"{each['nodes']} nodes become {each['after']}" for each in self.models)
+        def said(model: dict[str, Any]) -> str:
+            unverified = model.get("unverified")
+            return f"{model['nodes']} nodes become {model['after']}" + (f" (not compared: {unverified})" if unverified else "")
+
+        return ", ".join(map(said, self.models))
 
     def _tables(self) -> Iterable[tuple[Sequence[str], Iterable[Sequence[object]]]]:
+        accuracies = ("accuracy_isolated", "accuracy_cumulative")
+
+        def results(share: dict[str, Any]) -> Sequence[object]:
+            found = [share.get(which) for which in accuracies]
+            return ["-" if each is None else f"{each['verdict']} ({each['difference']})" for each in found]
+
         for model in self.models:
-            rows = [each for each in model["passes"] if each["isolated"] or each["cumulative"]]
-            yield (model["model"], "alone", "among all"), [
-                (each["pass"], each["isolated"], each["cumulative"]) for each in rows
+            compared = any(which in each for each in model["passes"] for which in accuracies)
+            heading = (model["model"], "alone", "among all", *(("results alone", "after it, among all") if compared else ()))
+            changes = ("isolated", "cumulative", *accuracies)
+            rows = [each for each in model["passes"] if any(each.get(which) for which in changes)]
+            yield heading, [
+                (each["pass"], each["isolated"], each["cumulative"], *(results(each) if compared else ())) for each in rows
             ]
 
 

@@ -43,22 +43,37 @@ pub struct Ended {
     pub said: String,
 }
 
-/// A process that ends with whoever waits for it.
+/// A process that ends with whoever waits for it, and with it those that it started, where the system knows groups of processes.
 struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
+        #[cfg(unix)]
+        if let Some(group) = i32::try_from(self.0.id()).ok().and_then(rustix::process::Pid::from_raw)
+            && matches!(self.0.try_wait(), Ok(None))
+        {
+            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+        }
         // One that has ended already needs nothing.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
+/// Tells a process that it is in a group of its own: those that it starts stay in it, and end with it.
+#[cfg(unix)]
+const INSIDE: &str = "ONNXFORGE_PROCESS_GROUP";
+
 /// Runs a command until it ends, its time is up, or nobody waits for it any more.
 pub fn run(command: &mut Command, limits: Limits) -> Result<Ended, Failure> {
     let folder = tempfile::tempdir()?;
     let [out, err] = ["out", "err"].map(|name| folder.path().join(name));
     command.stdin(Stdio::null()).stdout(File::create(&out)?).stderr(File::create(&err)?);
+    #[cfg(unix)]
+    if std::env::var_os(INSIDE).is_none() {
+        std::os::unix::process::CommandExt::process_group(command, 0);
+        command.env(INSIDE, "1");
+    }
     let mut running = Running(command.spawn()?);
     limit_memory(&running.0, limits.memory);
     let start = Instant::now();

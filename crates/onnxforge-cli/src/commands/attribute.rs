@@ -20,7 +20,7 @@ pub struct Args {
     models: Models,
     #[command(flatten)]
     selection: Selection,
-    /// Compare results with those of the original after each pass.
+    /// Compare results with those of the original after each pass; --samples, --engine, --inputs and --seed are for that.
     #[arg(long)]
     verify: bool,
     #[command(flatten)]
@@ -52,11 +52,12 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     })?;
     let report = Report { schema: 1, models };
     output.result(&report, |out| report.models.iter().try_for_each(|model| show(model, args.verify, out)))?;
-    Ok(Verdict::Yes)
+    let is_good = report.models.iter().all(|model| model.attribution.is_good());
+    Ok(if is_good { Verdict::Yes } else { Verdict::No })
 }
 
 fn show(model: &Attributed, verified: bool, out: &mut dyn Write) -> io::Result<()> {
-    let Attribution { nodes, after, passes, unverified } = &model.attribution;
+    let Attribution { nodes, after, passes, unverified, reverted } = &model.attribution;
     let mut heading = vec!["pass", "alone", "among all"];
     if verified {
         heading.extend(["results alone", "after it, among all"]);
@@ -86,6 +87,9 @@ fn show(model: &Attributed, verified: bool, out: &mut dyn Write) -> io::Result<(
     total.resize_with(heading.len(), || number(""));
     rows.add_row(total);
     writeln!(out, "{} ({nodes} nodes)\n{rows}", model.model)?;
+    for wrong in reverted {
+        writeln!(out, "{} of {} is wrong ({}); it was left out", wrong.rule, wrong.pass, wrong.difference)?;
+    }
     unverified.iter().try_for_each(|reason| writeln!(out, "results were not compared: {reason}"))
 }
 
@@ -95,7 +99,8 @@ fn said(found: Option<Compared>) -> String {
     match found.map(|found| (found.verdict, found.difference)) {
         None => "-".to_owned(),
         Some((Identical, _)) => "identical".to_owned(),
-        Some((Rounding, difference)) => format!("{difference:.1e}"),
-        Some((Different, difference)) => format!("DIFFERENT ({difference:.1e})"),
+        Some((Rounding, difference)) => format!("{:.1e}", difference.unwrap_or(0.0)),
+        Some((Different, Some(difference))) => format!("DIFFERENT ({difference:.1e})"),
+        Some((Different, None)) => "DIFFERENT".to_owned(),
     }
 }

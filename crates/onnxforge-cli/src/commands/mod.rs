@@ -38,6 +38,7 @@ mod verify;
 
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use onnxforge::check::{Problem, Rule, Severity, check as find_problems};
 use onnxforge::ir::Model;
@@ -202,13 +203,21 @@ impl Models {
     ) -> Result<Vec<R>, Failure> {
         let jobs = self.jobs.unwrap_or_else(jobs::as_many_as_fit);
         output.progress().begin("models", self.models.len() as u64, Unit::Models);
+        let failed = AtomicBool::new(false);
         let answers = jobs::each(&self.models, jobs, output.progress(), |path| {
-            let model = output.files.load(path)?;
-            warn_of_newer_opsets(path, &model);
-            ask(path, model)
+            // After one failure nobody wants the other answers.
+            if failed.load(Ordering::Relaxed) {
+                return None;
+            }
+            let answer = output.files.load(path).and_then(|model| {
+                warn_of_newer_opsets(path, &model);
+                ask(path, model)
+            });
+            failed.fetch_or(answer.is_err(), Ordering::Relaxed);
+            Some(answer)
         });
         output.progress().end();
-        answers.into_iter().collect()
+        answers.into_iter().flatten().collect()
     }
 }
 

@@ -6,8 +6,10 @@ use crate::infer::Inference;
 use crate::ir::Model;
 use crate::passes::Pass;
 use crate::passes::pipeline::{self, Options};
-use crate::progress::{Progress, Unit};
-use crate::verify::guard::{self, Compared, GuardError, When};
+use crate::progress::{Progress, Silent, Unit};
+use crate::verify::Verdict;
+use crate::verify::guard::{self, Compared, GuardError, Proof, When};
+use crate::verify::local::Wrong;
 
 /// What passes do with a model.
 #[derive(Debug, Serialize)]
@@ -21,6 +23,18 @@ pub struct Attribution {
     /// Why results were not compared, where that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unverified: Option<String>,
+    /// Changes that were found wrong; what passes do among all is without them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub reverted: Vec<Wrong>,
+}
+
+impl Attribution {
+    /// Whether nothing wrong was found.
+    pub fn is_good(&self) -> bool {
+        let compared =
+            self.passes.iter().flat_map(|share| [share.accuracy_isolated, share.accuracy_cumulative]);
+        self.reverted.is_empty() && compared.flatten().all(|found| found.verdict != Verdict::Different)
+    }
 }
 
 /// What one pass does: changes of the number of nodes, and of results where these are compared.
@@ -48,16 +62,15 @@ pub fn attribute(
     progress: &dyn Progress,
 ) -> Result<Attribution, GuardError> {
     let mut together = model.clone();
-    let options = Options { passes: passes.to_vec(), ..Options::default() };
+    let options = Options { passes: passes.to_vec(), progress, ..Options::default() };
     let (all, proof) = match &mut checks {
         Some(checks) => {
             checks.when = When::Each;
-            let (all, proof) = guard::optimize(&mut together, &options, checks)?;
-            (all, Some(proof))
+            guard::optimize(&mut together, &options, checks)?
         }
-        None => (pipeline::optimize(&mut together, &options), None),
+        None => (pipeline::optimize(&mut together, &options), Proof::default()),
     };
-    let mut unverified = proof.as_ref().and_then(|proof| proof.unverified.clone());
+    let Proof { mut unverified, after: compared, reverted, .. } = proof;
     let facts = Inference::of(model);
     let mut shares = Vec::new();
     progress.begin("passes", passes.len() as u64, Unit::Passes);
@@ -72,21 +85,18 @@ pub fn attribute(
             accuracy_isolated: None,
             accuracy_cumulative: None,
         };
-        if let (Some(checks), Some(proof)) = (&mut checks, &proof)
-            && unverified.is_none()
-        {
-            let last = proof.after.iter().rev().find(|after| after.pass == pass.name);
-            share.accuracy_cumulative = last.map(|after| after.compared);
-            if outcome.edits > 0 {
-                match guard::compared(model, &alone, checks, progress) {
-                    Ok(compared) => share.accuracy_isolated = Some(compared),
-                    Err(reason) => unverified = Some(format!("after {}: {reason}", pass.name)),
-                }
+        let last = compared.iter().rev().find(|after| after.pass == pass.name);
+        share.accuracy_cumulative = last.map(|after| after.compared);
+        if let Some(checks) = checks.as_mut().filter(|_| outcome.edits > 0 && unverified.is_none()) {
+            match guard::compared(model, &alone, checks, &Silent) {
+                Ok(compared) => share.accuracy_isolated = Some(compared),
+                Err(reason) => unverified = Some(reason),
             }
         }
         shares.push(share);
         progress.advance(1);
     }
     progress.end();
-    Ok(Attribution { nodes: model.node_count(), after: together.node_count(), passes: shares, unverified })
+    let (nodes, after) = (model.node_count(), together.node_count());
+    Ok(Attribution { nodes, after, passes: shares, unverified, reverted })
 }

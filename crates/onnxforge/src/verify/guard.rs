@@ -75,14 +75,17 @@ pub struct Proof {
 pub struct Compared {
     /// What is said of the outputs.
     pub verdict: Verdict,
-    /// The largest difference of an output, as a share of its scale.
-    pub difference: f64,
+    /// The largest difference of an output, as a share of its scale; nothing where results cannot be compared element by element.
+    pub difference: Option<f64>,
 }
 
 impl Compared {
+    /// The model does not even run.
+    const BROKEN: Self = Self { verdict: Verdict::Different, difference: None };
+
     fn of(report: &Report) -> Self {
         let difference = report.by_sample.iter().copied().fold(0.0, f64::max);
-        Self { verdict: report.verdict, difference }
+        Self { verdict: report.verdict, difference: Some(difference).filter(|found| found.is_finite()) }
     }
 }
 
@@ -204,7 +207,7 @@ impl Found {
     }
 }
 
-/// How what became of a model compares with it, as [`optimize`] finds out in the end; or why nothing can be said.
+/// How what became of a model compares with it, as [`optimize`] finds out in the end; or why nothing can be said: the original does not run.
 pub fn compared(
     original: &Model,
     model: &Model,
@@ -215,7 +218,7 @@ pub fn compared(
     let found = whole(original, model, checks, &mut proof, progress);
     match (proof.global, found) {
         (Some(report), _) => Ok(Compared::of(&report)),
-        (None, Some(found)) => Err(found.difference),
+        (None, Some(_)) => Ok(Compared::BROKEN),
         (None, None) => Err(proof.unverified.unwrap_or_default()),
     }
 }
@@ -405,6 +408,7 @@ impl Witness for Guard<'_> {
     fn passed(&mut self, model: &Model, pass: &'static str) -> bool {
         if self.checks.when == When::Each && self.local.wrong.is_none() {
             let start = Instant::now();
+            self.proof.global = None;
             self.each = whole(self.original, model, self.checks, self.proof, &Silent);
             let compared = self.proof.global.as_ref().map(Compared::of);
             self.proof.after.extend(compared.map(|compared| After { pass, compared }));

@@ -10,7 +10,7 @@ use onnxforge::io::external::ExternalFiles;
 use onnxforge::io::load::decode_model;
 use onnxforge::io::save::save_message;
 use onnxforge::io::{LinkPolicy, LoadOptions, load, to_bytes};
-use onnxforge::ir::Model;
+use onnxforge::ir::{Model, Node};
 use onnxforge::passes::pipeline;
 use onnxforge::progress::Silent;
 use onnxforge::proto::Str;
@@ -76,7 +76,7 @@ enum Form {
 const FORMS: [(&str, &str, Form); 7] = [
     ("A", "an attribute of the Conv instead of the Relu", Form::Edit(attribute_instead)),
     ("B", "an attribute of the Conv, and the Relu", Form::Edit(attribute_beside)),
-    ("C", "Clip from 0 to the largest number instead of Relu", Form::Edit(clip)),
+    ("C", "Clip from 0 instead of Relu", Form::Edit(clip)),
     ("D, runtime", "two models: the runtime's is as it was", Form::Edit(|_, _| {})),
     ("D, converter", "two models: the converter's is form A", Form::Edit(attribute_instead)),
     ("E", "FusedConv of com.microsoft", Form::Pass("ort_conv_activation")),
@@ -92,12 +92,12 @@ struct Pair {
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     let runtime = Runtime::get()?;
     let model = output.files.load(&args.model)?;
-    let pairs = pairs(&output.files.message(&args.model)?.0);
     let folder = tempfile::tempdir()?;
-    let mut forms = Vec::new();
-    if !pairs.is_empty() {
-        // A part of the model's own file, so that all forms lie side by side with their weights.
+    let (mut forms, mut found) = (Vec::new(), 0);
+    if has_pairs(&model) {
         let plain = message(&model)?;
+        let pairs = pairs(&plain);
+        found = pairs.len();
         for (form, what, make) in FORMS {
             let mut changed = plain.clone();
             match make {
@@ -119,7 +119,7 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
             forms.push(tried(form, what, &model, &changed, &path, runtime, args.seed)?);
         }
     }
-    let report = Report { schema: 1, pairs: pairs.len(), forms };
+    let report = Report { schema: 1, pairs: found, forms };
     output.result(&report, |out| {
         let mut rows = table(&["form", "nodes", "valid", "ONNX Runtime", "difference", "nodes it runs"]);
         let said = |problem: &Option<String>| Cell::new(problem.as_deref().unwrap_or("yes"));
@@ -196,6 +196,23 @@ fn tried(
     Ok(found)
 }
 
+/// Whether there is a Conv with a Relu; the message of a model of several gigabytes is not asked for nothing.
+fn has_pairs(model: &Model) -> bool {
+    let source = |node: &Node| Some(model.node(model.value(node.input(0)?).node()?).op().is("Conv"));
+    model.nodes().any(|(_, node)| node.op().is("Relu") && source(node) == Some(true))
+}
+
+/// Counts how often nodes read each name, bodies included.
+fn count_reads<'m>(nodes: &'m [NodeProto], reads: &mut HashMap<&'m Str, usize>) {
+    for node in nodes {
+        node.input.iter().for_each(|name| *reads.entry(name).or_default() += 1);
+        for attribute in &node.attribute {
+            let bodies = attribute.g.iter().map(|body| &**body).chain(&attribute.graphs);
+            bodies.for_each(|body| count_reads(&body.node, reads));
+        }
+    }
+}
+
 /// Every Conv whose only reader is a Relu, with that.
 fn pairs(model: &ModelProto) -> Vec<Pair> {
     let Some(graph) = &model.graph else { return Vec::new() };
@@ -206,7 +223,7 @@ fn pairs(model: &ModelProto) -> Vec<Pair> {
     let made: HashMap<&Str, usize> =
         convs.filter_map(|(place, node)| Some((node.output.first()?, place))).collect();
     let mut readers: HashMap<&Str, usize> = HashMap::new();
-    graph.node.iter().flat_map(|node| &node.input).for_each(|name| *readers.entry(name).or_default() += 1);
+    count_reads(&graph.node, &mut readers);
     let outputs: HashSet<&Str> = graph.output.iter().filter_map(|value| value.name.as_ref()).collect();
     let relus = graph.node.iter().enumerate().filter(|(_, node)| is(node, "Relu"));
     relus
@@ -247,22 +264,42 @@ fn attribute_beside(graph: &mut GraphProto, pairs: &[Pair]) {
     pairs.iter().for_each(|pair| annotate(&mut graph.node[pair.conv]));
 }
 
+/// Max with 0 by another name: the bound has the element type of the Conv's weights.
 fn clip(graph: &mut GraphProto, pairs: &[Pair]) {
-    let [zero, most] = [("onnxforge_zero", 0.0f32), ("onnxforge_most", f32::MAX)];
-    for (name, value) in [zero, most] {
-        graph.initializer.push(TensorProto {
-            data_type: Some(1),
-            name: Some(name.into()),
-            raw_data: Some(Blob::owned_by(value.to_le_bytes()).into()),
-            ..TensorProto::default()
-        });
-    }
-    for pair in pairs {
-        let relu = &mut graph.node[pair.relu];
+    const ZERO: &str = "onnxforge_zero";
+    let weights = |conv: &NodeProto| {
+        let name = conv.input.get(1)?;
+        let stored = graph.initializer.iter().find(|tensor| tensor.name.as_ref() == Some(name))?;
+        stored.data_type
+    };
+    let mut types: Vec<i32> = Vec::new();
+    let places: Vec<(usize, i32)> =
+        pairs.iter().map(|pair| (pair.relu, weights(&graph.node[pair.conv]).unwrap_or(FLOAT))).collect();
+    for (relu, dtype) in places {
+        if !types.contains(&dtype) {
+            types.push(dtype);
+        }
+        let relu = &mut graph.node[relu];
         relu.op_type = Some("Clip".into());
-        relu.input.extend([zero.0.into(), most.0.into()]);
+        relu.input.push(format!("{ZERO}_{dtype}").into());
     }
+    // Zero is zero bytes in every type of floats.
+    let width = |dtype: i32| match dtype {
+        DOUBLE => 8,
+        FLOAT => 4,
+        _ => 2,
+    };
+    graph.initializer.extend(types.into_iter().map(|dtype| TensorProto {
+        data_type: Some(dtype),
+        name: Some(format!("{ZERO}_{dtype}").into()),
+        raw_data: Some(Blob::owned_by(vec![0u8; width(dtype)]).into()),
+        ..TensorProto::default()
+    }));
 }
+
+/// Element types, by their numbers in files.
+const FLOAT: i32 = 1;
+const DOUBLE: i32 = 11;
 
 fn metadata(graph: &mut GraphProto, pairs: &[Pair]) {
     for pair in pairs {

@@ -1,6 +1,6 @@
 //! One large product and a Split against three small ones: what they cost in ONNX Runtime, at the sizes that a model has.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -41,7 +41,7 @@ pub struct Args {
 #[derive(Debug, Serialize)]
 struct Report {
     schema: u32,
-    /// How many products of each size there are.
+    /// How many products of each size there are, in the order in which they come.
     sizes: Vec<Counted>,
     /// The largest difference of an output at the first size.
     difference: Option<f64>,
@@ -50,7 +50,7 @@ struct Report {
 }
 
 /// Rows of the weights, and columns of each of the three parts.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct Size {
     depth: usize,
     widths: Vec<usize>,
@@ -76,10 +76,14 @@ struct Row {
 }
 
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
-    let mut counts: BTreeMap<Size, usize> = BTreeMap::new();
     let model = output.files.load(&args.model)?;
-    sizes(&model).for_each(|size| *counts.entry(size).or_default() += 1);
-    let sizes = counts.into_iter().map(|(size, count)| Counted { size, count }).collect();
+    let mut sizes: Vec<Counted> = Vec::new();
+    for size in self::sizes(&model) {
+        match sizes.iter_mut().find(|known| known.size == size) {
+            Some(known) => known.count += 1,
+            None => sizes.push(Counted { size, count: 1 }),
+        }
+    }
     let mut report = Report { schema: 1, sizes, difference: None, verdict: None, rows: Vec::new() };
     if let Some(Counted { size, .. }) = report.sizes.first() {
         let folder = tempfile::tempdir()?;
@@ -161,9 +165,14 @@ fn sizes(model: &Model) -> impl Iterator<Item = Size> {
             .constant(product.input(1)?)
             .filter(|_| product.op().is("MatMul") || product.op().is("Gemm"))?;
         let widths = widths.iter().map(|&width| usize::try_from(width).ok()).collect::<Option<Vec<_>>>()?;
-        let (&[rows, columns], true) = (weights.shape(), parts == 3) else { return None };
-        let depth = if columns == widths.iter().sum::<usize>() { rows } else { columns };
-        Some(Size { depth, widths })
+        let total = widths.iter().try_fold(0usize, |sum, &width| sum.checked_add(width))?;
+        let &[rows, columns] = weights.shape() else { return None };
+        let depth = match (rows, columns) {
+            (rows, columns) if columns == total => rows,
+            (rows, columns) if rows == total => columns,
+            _ => return None,
+        };
+        (parts == 3 && widths.len() == 3).then_some(Size { depth, widths })
     };
     model.nodes().filter(|(_, node)| node.op().is("Split")).filter_map(move |(_, node)| size(node))
 }

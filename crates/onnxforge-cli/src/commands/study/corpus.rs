@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::MADE;
-use super::step::{Answer, Kept};
+use super::step::{Answer, Kept, Stamp};
 
 /// Characters of a word of a command that are shown.
 const LONGEST: usize = 60;
@@ -34,8 +34,8 @@ impl Corpus {
 }
 
 impl Studied {
-    /// The answers in a folder.
-    pub fn read(name: &str, folder: &Path) -> Self {
+    /// The answers in a folder that this version gave about one state of the model: about `stamp`, or where that is not told about what was inspected.
+    pub fn read(name: &str, folder: &Path, stamp: Option<Stamp>) -> Self {
         let entries = std::fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
         let steps = entries.filter_map(|entry| {
             let path = entry.path();
@@ -43,7 +43,10 @@ impl Studied {
             let kept = serde_json::from_slice(&std::fs::read(&path).ok()?).ok()?;
             Some((step, kept))
         });
-        Self { name: name.to_owned(), steps: steps.collect() }
+        let mut steps: BTreeMap<String, Kept> = steps.collect();
+        let stamp = stamp.or_else(|| Some(steps.get("inspect")?.model));
+        steps.retain(|_, kept| kept.is_about(stamp));
+        Self { name: name.to_owned(), steps }
     }
 
     /// What a command answered.

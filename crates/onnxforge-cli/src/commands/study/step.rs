@@ -34,7 +34,7 @@ pub struct Kept {
     /// What was run.
     pub command: Vec<String>,
     /// Which state of the model it was about.
-    model: Stamp,
+    pub model: Stamp,
     /// What it might use.
     limits: Limits,
     /// How long it took.
@@ -42,6 +42,13 @@ pub struct Kept {
     /// The answer, or why there is none.
     #[serde(flatten)]
     pub answer: Answer,
+}
+
+impl Kept {
+    /// Whether this version answered, about this state of the model.
+    pub fn is_about(&self, stamp: Option<Stamp>) -> bool {
+        self.version == env!("CARGO_PKG_VERSION") && stamp.is_none_or(|stamp| stamp == self.model)
+    }
 }
 
 /// The state of a model: another one has other answers.
@@ -102,9 +109,7 @@ impl Desk<'_> {
     pub fn kept(&self, step: &Step) -> Option<Kept> {
         let text = std::fs::read(self.file(step)).ok()?;
         let kept: Kept = serde_json::from_slice(&text).ok()?;
-        let is_same = kept.version == env!("CARGO_PKG_VERSION")
-            && kept.command == step.command()
-            && kept.model == self.model;
+        let is_same = kept.is_about(Some(self.model)) && kept.command == step.command();
         let is_final = matches!(kept.answer, Answer::Report(_)) || !self.limits.exceed(&kept.limits);
         (is_same && is_final).then_some(kept)
     }

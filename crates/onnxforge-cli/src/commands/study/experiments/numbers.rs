@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::Experiment;
+use crate::commands::study::SHUFFLES;
 use crate::commands::study::corpus::Corpus;
 use crate::commands::study::table::{Cell, Table};
 use onnxforge_figures::plots::boxes;
@@ -79,9 +80,21 @@ pub fn orders(corpus: &Corpus) -> Experiment {
     let (mut sensitive, mut beaten, mut count) = (0, 0, 0);
     for model in &corpus.models {
         let Some([_, canonical]) = model.nodes() else { continue };
-        let shuffles: Vec<f64> = (0..)
-            .map_while(|shuffle| model.number(&format!("order_{shuffle}"), "/after/all_nodes"))
+        let shuffles: Vec<f64> = (0..SHUFFLES)
+            .filter_map(|shuffle| model.number(&format!("order_{shuffle}"), "/after/all_nodes"))
             .collect();
+        if shuffles.is_empty() {
+            let reason = model.failure("order_0").unwrap_or("not asked for");
+            let unknown = || Cell::answer(None);
+            table.row(vec![
+                model.name.clone().into(),
+                Cell::count(canonical),
+                reason.into(),
+                unknown(),
+                unknown(),
+            ]);
+            continue;
+        }
         let depends = shuffles.iter().any(|nodes| *nodes != canonical);
         let is_best = shuffles.iter().all(|nodes| *nodes >= canonical);
         count += 1;

@@ -38,10 +38,11 @@ fn compared(model: &Studied, pass: &str, which: &str) -> Cell {
     };
     let found = passes.iter().filter(|entry| entry["pass"] == pass).find_map(|entry| entry.get(which));
     match found.map(|found| (found["verdict"].as_str(), found["difference"].as_f64())) {
+        None if model.at("accuracy", "/models/0/unverified").is_some() => "?".into(),
         None => "·".into(),
         Some((Some("identical"), _)) => "=".into(),
         Some((Some("rounding"), difference)) => Cell::small(difference),
-        Some((_, difference)) => format!("DIFFERENT ({:.1e})", difference.unwrap_or(f64::NAN)).into(),
+        Some(_) => "DIFFERENT".into(),
     }
 }
 
@@ -188,6 +189,8 @@ pub struct Why {
     pub text: String,
     /// Places that it is about and leaves.
     pub places: f64,
+    /// Whether it had its chance on every model.
+    pub is_known: bool,
 }
 
 /// The passes that change no number of nodes of any model, alone or among all, and why.
@@ -203,10 +206,15 @@ pub fn silent(corpus: &Corpus) -> Vec<(String, Why)> {
 /// Why a pass changes no number of nodes: its edits, its most frequent reason to leave places alone, and how many there were.
 fn why(models: &[&Studied], pass: &str) -> Why {
     let (mut edits, mut skipped): (f64, BTreeMap<&str, f64>) = (0.0, BTreeMap::new());
+    let (mut asked, mut left_out): (usize, BTreeMap<&str, usize>) = (0, BTreeMap::new());
     for model in models {
         let runs = model.at("optimize", "/passes").and_then(Value::as_array).into_iter().flatten();
         for run in runs.filter(|run| run["name"] == pass) {
+            asked += 1;
             edits += run["edits"].as_f64().unwrap_or(0.0);
+            if let Some(reason) = run["left_out"].as_str() {
+                *left_out.entry(reason).or_default() += 1;
+            }
             for (reason, count) in run["skipped"].as_object().into_iter().flatten() {
                 *skipped.entry(reason).or_default() += count.as_f64().unwrap_or(0.0);
             }
@@ -218,9 +226,12 @@ fn why(models: &[&Studied], pass: &str) -> Why {
     let text = match (edits > 0.0, most) {
         (true, _) => format!("it changes constants or attributes, not the number of nodes: {about}"),
         (false, Some((reason, _))) => format!("the places that there are stay: {reason}"),
-        (false, None) => format!("no model has what it is about: {about}"),
+        (false, None) => match left_out.iter().find(|(_, count)| **count == models.len()) {
+            Some((reason, _)) => format!("{reason} in any model"),
+            None => format!("no model has what it is about: {about}"),
+        },
     };
-    Why { edits, text, places }
+    Why { edits, text, places, is_known: asked == models.len() }
 }
 
 /// Bytes in the answer of `optimize`, in MB.
