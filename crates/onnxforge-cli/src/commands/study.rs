@@ -442,6 +442,7 @@ fn questions(args: &Args, subject: &Subject, made: &Path) -> Vec<Step> {
         Step::new("audit_after", [word("audit"), result(OPTIMIZED)]).reading(&optimized),
         Step::new("forms", [word("lab"), word("forms"), result(OPTIMIZED), seed.clone()]).reading(&optimized),
     ];
+    steps.push(optimize("newer", "newer.onnx", &[word("--opset=23"), seed.clone()]));
     let off = word("--verify=off");
     let passes: Vec<&str> = PORTABLE.passes().map(|pass| pass.name).collect();
     for shuffle in 0..SHUFFLES {

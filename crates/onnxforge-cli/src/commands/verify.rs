@@ -169,7 +169,10 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     let report = found?;
     let verdict = report.verdict;
     // What is wrong recommends nothing.
-    let sweep = args.sweep.filter(|_| verdict != Said::Different).map(|_| Sweep::of(&report.by_sample));
+    // What is wrong recommends no tolerance; where one was given, how far results move is told all the same.
+    let is_told = report.by_sample.iter().all(|found| found.is_finite())
+        && (verdict != Said::Different || args.tolerance.is_some());
+    let sweep = args.sweep.filter(|_| is_told).map(|_| Sweep::of(&report.by_sample));
     let report = Report { schema: 1, report, fallback, sweep };
     output.result(&report, |out| report.show(out))?;
     Ok(if verdict == Said::Different { Verdict::No } else { Verdict::Yes })

@@ -172,7 +172,9 @@ fn tried(
     match runtime.rewritten(path, Level::Extended) {
         Ok(operators) => found.run_nodes = Some(operators.values().sum()),
         Err(error) => {
-            found.refused = Some(error.to_string());
+            // Without the file that only this experiment had.
+            let text = error.to_string();
+            found.refused = Some(text.split_once("failed:").map_or(text.as_str(), |(_, why)| why).to_owned());
             return Ok(found);
         }
     }

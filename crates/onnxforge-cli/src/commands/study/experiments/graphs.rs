@@ -8,6 +8,7 @@ use super::passes::megabytes;
 use super::{Experiment, finding, reduction};
 use crate::commands::study::corpus::{Corpus, Studied};
 use crate::commands::study::table::{Cell, Table};
+use onnxforge::passes::targets::PORTABLE;
 use onnxforge_figures::plots::bars;
 
 /// Most operators that a plot shows.
@@ -18,6 +19,9 @@ fn optimized(corpus: &Corpus) -> impl Iterator<Item = &Studied> {
     corpus.models.iter().filter(|model| model.report("optimize").is_some())
 }
 
+/// What is said of a pass that leaves no place alone.
+pub const NONE: &str = "there is none";
+
 /// The most frequent reason of a pass to leave places alone, with how many.
 pub fn stays(model: &Studied, pass: &str) -> String {
     let step = if model.at(pass, "/passes").is_some() { pass } else { "optimize" };
@@ -25,7 +29,7 @@ pub fn stays(model: &Studied, pass: &str) -> String {
     let skipped =
         passes.filter(|run| run["name"] == pass).filter_map(|run| run["skipped"].as_object()).flatten();
     let most = skipped.max_by_key(|(_, count)| count.as_u64());
-    most.map_or_else(|| "none stay".to_owned(), |(reason, count)| format!("{count}: {reason}"))
+    most.map_or_else(|| NONE.to_owned(), |(reason, count)| format!("{count}: {reason}"))
 }
 
 /// Experiments 02 and 15.
@@ -77,7 +81,11 @@ pub fn transposes(corpus: &Corpus) -> Experiment {
             Cell::count(removed),
             Cell::small(model.difference("optimize")),
             Cell::number(model.number("bench", "/models/1/against_first/speed/median"), 3),
-            if after == 0.0 { "none is left".into() } else { stays(model, "cancel_transposes").into() },
+            match (after == 0.0, stays(model, "cancel_transposes")) {
+                (true, _) => "none is left".into(),
+                (false, reason) if reason == NONE => "no other order of axes takes fewer".into(),
+                (false, reason) => reason.into(),
+            },
         ]);
     }
     Experiment {
@@ -173,6 +181,7 @@ pub fn transformers(corpus: &Corpus) -> Experiment {
         "nodes before",
         "after",
         "fewer, %",
+        "after with --opset 23",
         "constants before, MB",
         "after",
         "largest relative difference",
@@ -188,6 +197,7 @@ pub fn transformers(corpus: &Corpus) -> Experiment {
             Cell::count(nodes[0]),
             Cell::count(nodes[1]),
             Cell::number(Some(reduction(nodes)), 1),
+            Cell::number(model.number("newer", "/after/all_nodes"), 0),
             megabytes(model, "/before/constants"),
             megabytes(model, "/after/constants"),
             Cell::small(model.difference("optimize")),
@@ -227,7 +237,7 @@ pub fn transformers(corpus: &Corpus) -> Experiment {
         follows: vec![
             "Shape, Gather, Unsqueeze, Concat and Constant are how exporters ask for sizes at run time; symbolic reasoning answers most of it beforehand, with batch and sequence unknown. What is left is the network.".to_owned(),
         ],
-        steps: &["optimize"],
+        steps: &["optimize", "newer"],
         tables: vec![table, deltas],
         plots: plots.into_iter().collect(),
     }
@@ -381,11 +391,22 @@ struct Explained {
     left: Table,
 }
 
+/// A pass, and when it runs, if not always.
+fn when(pass: &str) -> String {
+    let runs = |target: &&onnxforge::passes::targets::Target| target.passes().any(|known| known.name == pass);
+    match onnxforge::passes::targets::TARGETS.iter().copied().find(|target| runs(target)) {
+        Some(target) if target.name == PORTABLE.name => pass.to_owned(),
+        Some(target) => format!("{pass} (target {})", target.name),
+        None => format!("{pass} (on request)"),
+    }
+}
+
 /// Accounts for every place that the audit found in any model.
 fn explained(corpus: &Corpus) -> Explained {
     let (mut found, mut handled) = (0.0, 0.0);
     let mut reasons: BTreeMap<(&str, &str), (f64, BTreeSet<&str>)> = BTreeMap::new();
     let mut after: BTreeMap<&str, [f64; 3]> = BTreeMap::new();
+    let mut handlers: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for model in audited(corpus) {
         let listed =
             |step: &str| model.at(step, "/models/0/findings").and_then(Value::as_array).into_iter().flatten();
@@ -398,6 +419,8 @@ fn explained(corpus: &Corpus) -> Explained {
             }
             found += number("count");
             handled += number("handled");
+            let named = finding["passes"].as_array().into_iter().flatten().filter_map(Value::as_str);
+            handlers.entry(id).or_insert_with(|| named.map(when).collect());
             let sums = after.entry(id).or_default();
             sums[0] += number("count");
             sums[1] += number("handled");
@@ -424,10 +447,18 @@ fn explained(corpus: &Corpus) -> Explained {
             (*reason).into(),
         ]);
     }
-    let heading = ["finding", "places before", "handled by the pass alone", "places after all passes"];
+    let heading = [
+        "finding",
+        "places before",
+        "handled by the pass alone",
+        "places after all passes",
+        "passes that handle it",
+    ];
     let mut left = Table::new("Before and after all passes, on all models", heading);
     for (id, sums) in after {
-        left.row(std::iter::once(Cell::from(id)).chain(sums.map(Cell::count)).collect());
+        let handled_by = handlers.remove(id).unwrap_or_default().join(", ");
+        let counts = sums.map(Cell::count).into_iter();
+        left.row(std::iter::once(Cell::from(id)).chain(counts).chain([handled_by.into()]).collect());
     }
     let seen = format!(
         "On all models passes handle {handled} of {found} places alone; the other {} stay for {} different reasons.",

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::graphs::stays;
+use super::graphs::{NONE, stays};
 use super::{Experiment, finding, reduction};
 use crate::commands::study::corpus::{Corpus, Studied};
 use crate::commands::study::table::{Cell, Table};
@@ -164,7 +164,7 @@ pub fn attribution(corpus: &Corpus) -> Experiment {
                 false => format!("Nodes are added on the whole by {adding}: they trade one kind of node for another that later passes or runtimes need."),
             },
         ],
-        steps: &["attribute", "accuracy", "optimize"],
+        steps: &["attribute", "accuracy", "optimize", "newer"],
         tables: vec![
             sizes,
             matrix("Nodes, among all", 1),
@@ -220,6 +220,8 @@ fn why(models: &[&Studied], pass: &str) -> Why {
             }
         }
     }
+    let newer = models.iter().flat_map(|model| model.passes("newer")).filter(|(name, _)| *name == pass);
+    let newer: Vec<f64> = newer.map(|(_, nodes)| nodes).collect();
     let places = skipped.values().sum();
     let most = skipped.iter().max_by(|a, b| a.1.total_cmp(b.1));
     let about = onnxforge::passes::find(pass).map(onnxforge::passes::Pass::summary).unwrap_or_default();
@@ -230,6 +232,14 @@ fn why(models: &[&Studied], pass: &str) -> Why {
             Some((reason, _)) => format!("{reason} in any model"),
             None => format!("no model has what it is about: {about}"),
         },
+    };
+    let text = match newer.is_empty() {
+        true => text,
+        false => format!(
+            "{text}; with --opset 23 it fires on {} models ({:+} nodes)",
+            newer.len(),
+            newer.iter().sum::<f64>()
+        ),
     };
     Why { edits, text, places, is_known: asked == models.len() }
 }
@@ -260,6 +270,7 @@ pub fn family(family: &Family, corpus: &Corpus, belongs: impl Fn(&Studied) -> bo
             "nodes before",
             "after",
             "fewer, %",
+            "after with --opset 23",
             "largest relative difference",
             "verdict",
             "passes that fire",
@@ -276,6 +287,7 @@ pub fn family(family: &Family, corpus: &Corpus, belongs: impl Fn(&Studied) -> bo
             Cell::count(nodes[0]),
             Cell::count(nodes[1]),
             Cell::number(Some(reduction(nodes)), 1),
+            Cell::number(model.number("newer", "/after/all_nodes"), 0),
             Cell::small(model.difference("optimize")),
             model.verdict("optimize").into(),
             passes
@@ -322,7 +334,7 @@ pub fn family(family: &Family, corpus: &Corpus, belongs: impl Fn(&Studied) -> bo
         expected: family.expected,
         seen,
         follows,
-        steps: &["optimize", "audit"],
+        steps: &["optimize", "newer", "audit"],
         tables: vec![table, patterns],
         plots: Vec::new(),
     }
@@ -457,6 +469,7 @@ pub fn qkv(corpus: &Corpus) -> Experiment {
             Cell::count(super::attention_blocks(model)),
             Cell::count(edits),
             match (edits > 0.0, sizes.is_empty()) {
+                (false, _) if stays(model, STEP) == NONE => "no three products of one value".into(),
                 (false, _) => stays(model, STEP).into(),
                 (true, true) => model.failure("products").unwrap_or("not measured").into(),
                 (true, false) => sizes.join("; ").into(),
