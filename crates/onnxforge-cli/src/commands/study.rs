@@ -486,7 +486,8 @@ fn measurements(args: &Args, subject: &Subject, known: &Studied, made: &Path) ->
         Step::new(name, words).reading(&result)
     };
     let mut steps = vec![bench("bench", OPTIMIZED)];
-    if !known.passes("fuse_matmul_add_3d").is_empty() {
+    // Loading a large model a dozen times takes minutes; one comparison of it must do.
+    if !subject.is_large() && !known.passes("fuse_matmul_add_3d").is_empty() {
         steps.push(bench("bench_3d", PRODUCTS));
     }
     if known.passes("fuse_attention_qkv").iter().any(|(name, _)| *name == "fuse_attention_qkv") {
