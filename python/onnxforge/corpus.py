@@ -320,7 +320,10 @@ def _work(job: Mapping[str, Any]) -> dict[str, Any]:
     os.makedirs(os.path.dirname(job["output"]), exist_ok=True)
     try:
         if job["task"] == "study":
-            answer = call("study", job["path"], output=job["output"], record_only=True, **job["options"])
+            memory = None if job["memory"] is None else job["memory"] / 1e9
+            answer = call(
+                "study", job["path"], output=job["output"], record_only=True, memory=memory, **job["options"]
+            )
             return {"status": "ok"} if answer.good else {"status": "wrong", "error": "not every command had an answer"}
         made = onnxforge.optimize(job["path"], job["output"], **job["options"])
     except errors.Error as error:

@@ -44,7 +44,7 @@ def test_results_after_each_pass(forge):
             for which in ("accuracy_isolated", "accuracy_cumulative"):
                 assert each.get(which, {}).get("verdict") in (None, "identical", "rounding")
     shown = forge("attribute", EXAMPLES[0], "--verify", "--engine", "native").good().out
-    assert "results alone" in shown and "identical" in shown
+    assert "results" in shown and "e-" in shown
 
 
 def test_optimize_tells_results_after_each_pass(forge, tmp_path):

@@ -22,12 +22,13 @@ pub enum Cell {
 impl Cell {
     /// A number of things.
     pub fn count(value: impl Into<f64>) -> Self {
-        Self::Number { value: value.into(), digits: 0 }
+        Self::number(Some(value.into()), 0)
     }
 
     /// A number with some digits after the point; a dash where there is none.
     pub fn number(value: Option<f64>, digits: i8) -> Self {
-        value.map_or_else(|| Self::Text("–".to_owned()), |value| Self::Number { value, digits })
+        // A sum of nothing is −0.
+        value.map_or_else(|| Self::Text("–".to_owned()), |value| Self::Number { value: value + 0.0, digits })
     }
 
     /// A small difference, in scientific notation.
