@@ -49,10 +49,16 @@ def corpus(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def study(forge, corpus, tmp_path_factory):
+def labels(tmp_path_factory):
+    """Classes of which one is wrong."""
+    path = tmp_path_factory.mktemp("labels") / "labels.txt"
+    path.write_text("# written down before\nsmall_cnn vision\ntiny_bert  transformer\ntiny_llama vision\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def study(forge, corpus, labels, tmp_path_factory):
     results = tmp_path_factory.mktemp("results")
-    labels = tmp_path_factory.mktemp("labels") / "labels.txt"
-    labels.write_text("# written down before\nsmall_cnn vision\ntiny_bert  transformer\ntiny_llama vision\n")
     forge("study", corpus, "-o", results, "--no-bench", "--sweep", 2, "--jobs", 2, "--memory", 3, "--labels", labels).good()
     return results
 
@@ -141,12 +147,12 @@ def test_a_model_that_changed_and_one_that_may_use_more_are_asked_again(forge, t
     assert nodes() != before
 
 
-def test_it_goes_on_where_it_was(forge, corpus, study):
+def test_it_goes_on_where_it_was(forge, corpus, labels, study):
     kept = {path: path.stat().st_mtime_ns for path in (study / "data").rglob("*.json")}
     assert len(kept) > 50
     lost = study / "data/tiny_bert/audit.json"
     lost.unlink()
-    forge("study", corpus, "-o", study, "--no-bench", "--sweep", 2, "--jobs", 2, "--memory", 3).good()
+    forge("study", corpus, "-o", study, "--no-bench", "--sweep", 2, "--jobs", 2, "--memory", 3, "--labels", labels).good()
     again = {path: path.stat().st_mtime_ns for path in (study / "data").rglob("*.json")}
     assert {path for path in again if again[path] != kept[path]} == {lost}
 
