@@ -2,6 +2,8 @@
 
 import json
 import sys
+import time
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -119,3 +121,33 @@ def test_what_it_refuses(bench, tmp_path):
     unknown.opset_import.append(helper.make_opsetid("somewhere", 1))
     onnx.save(unknown, tmp_path / "unknown.onnx")
     bench(tmp_path / "unknown.onnx").refused("unknown.onnx", "ONNX Runtime refuses it")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells which processes another one has started")
+def test_who_is_killed_leaves_nobody_at_work(forge, monkeypatch):
+    monkeypatch.setenv("VIRTUAL_ENV", sys.prefix)
+    monkeypatch.setenv("ORT_DYLIB_PATH", "")
+    process = forge.start("bench", TINY_BERT, TINY_BERT, "--rounds", 2_000_000)
+
+    def until(found):
+        deadline = time.monotonic() + 20
+        while not found() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        return found()
+
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+
+    def working():
+        """The process of a session that lasts."""
+        before = children.read_text().split()
+        time.sleep(1)
+        return before if before == children.read_text().split() else []
+
+    assert until(working)
+    [child] = working()
+    process.kill()
+    process.wait()
+    process.stderr.close()
+    status = Path(f"/proc/{child}/status")
+    # Nobody may be there to ask how it ended.
+    assert until(lambda: not status.exists() or "State:\tZ" in status.read_text())

@@ -12,6 +12,9 @@ use onnxforge::progress::Progress;
 /// How often the one who waits asks whether anybody still wants the answers.
 const LOOK: Duration = Duration::from_millis(50);
 
+/// Models may nest deeper than the stack of a common thread.
+const STACK: usize = 16 << 20;
+
 /// As many jobs as the machine has threads.
 pub fn as_many_as_fit() -> NonZero<usize> {
     thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN)
@@ -56,8 +59,13 @@ pub fn each<T: Sync, R: Send>(
         }
     };
     thread::scope(|threads| {
-        for _ in 0..jobs.get().min(items.len()) {
-            threads.spawn(worker(sender.clone()));
+        let start = |_: &usize| {
+            let thread = thread::Builder::new().stack_size(STACK);
+            thread.spawn_scoped(threads, worker(sender.clone())).is_ok()
+        };
+        // Where the system starts no more threads, those that it has started do the work, or this one.
+        if (0..jobs.get().min(items.len())).filter(start).count() == 0 {
+            worker(sender.clone())();
         }
         drop(sender);
         loop {

@@ -79,6 +79,7 @@ pub fn main(words: impl IntoIterator<Item = OsString>, program: Vec<OsString>) -
             return u8::try_from(error.exit_code()).unwrap_or(FAILED);
         }
     };
+    process::end_with_starter();
     let logged = tracing_subscriber::fmt()
         .with_ansi(std::io::stderr().is_terminal())
         .with_max_level(cli.level())

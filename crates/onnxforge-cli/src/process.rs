@@ -43,26 +43,38 @@ pub struct Ended {
     pub said: String,
 }
 
-/// A process that ends with whoever waits for it, and with it those that it started, where the system knows groups of processes.
+/// A process that ends with whoever waits for it.
 struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        #[cfg(unix)]
-        if let Some(group) = i32::try_from(self.0.id()).ok().and_then(rustix::process::Pid::from_raw)
-            && matches!(self.0.try_wait(), Ok(None))
-        {
-            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
-        }
         // One that has ended already needs nothing.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Tells a process that it is in a group of its own: those that it starts stay in it, and end with it.
+/// Names the process that started one of ours.
 #[cfg(unix)]
-const INSIDE: &str = "ONNXFORGE_PROCESS_GROUP";
+const STARTED_BY: &str = "ONNXFORGE_STARTED_BY";
+
+/// Ends this process once the one of ours that started it is gone: whoever is killed cannot end those that work for it.
+#[cfg(unix)]
+pub fn end_with_starter() {
+    use std::os::unix::process::parent_id;
+    let starter = std::env::var(STARTED_BY).ok().and_then(|id| id.parse::<u32>().ok());
+    if let Some(starter) = starter.filter(|&starter| starter == parent_id()) {
+        std::thread::spawn(move || {
+            while parent_id() == starter {
+                std::thread::sleep(LOOK);
+            }
+            std::process::exit(crate::FAILED.into());
+        });
+    }
+}
+
+#[cfg(not(unix))]
+pub fn end_with_starter() {}
 
 /// Runs a command until it ends, its time is up, or nobody waits for it any more.
 pub fn run(command: &mut Command, limits: Limits) -> Result<Ended, Failure> {
@@ -70,10 +82,7 @@ pub fn run(command: &mut Command, limits: Limits) -> Result<Ended, Failure> {
     let [out, err] = ["out", "err"].map(|name| folder.path().join(name));
     command.stdin(Stdio::null()).stdout(File::create(&out)?).stderr(File::create(&err)?);
     #[cfg(unix)]
-    if std::env::var_os(INSIDE).is_none() {
-        std::os::unix::process::CommandExt::process_group(command, 0);
-        command.env(INSIDE, "1");
-    }
+    command.env(STARTED_BY, std::process::id().to_string());
     let mut running = Running(command.spawn()?);
     limit_memory(&running.0, limits.memory);
     let start = Instant::now();

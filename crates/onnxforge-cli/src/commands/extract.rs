@@ -153,14 +153,10 @@ fn observed(
     output: &Output,
 ) -> Result<(Observed, verify::Options), Failure> {
     let options = verify::Options {
-        engine: args.engine.engine(false),
         samples: 1,
-        seed: 0,
         given: given(args.inputs.as_deref(), model, output)?,
-        dims: args.set_dim.iter().cloned().collect::<HashMap<_, _>>(),
-        tolerance: None,
-        size: None,
-        rounding: 0.0,
+        dims: args.set_dim.iter().cloned().collect(),
+        ..verify::Options::new(args.engine.engine(false))
     };
     let ends = parts.iter().flat_map(|part| part.cut.inputs.iter().chain(&part.cut.outputs)).copied();
     let mut ends: Vec<ValueId> = ends.collect();

@@ -2,7 +2,7 @@
 
 mod lineage;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -335,19 +335,15 @@ impl Comparison {
         if matches!(self.engine, EngineArg::Ort | EngineArg::OrtAll) {
             Runtime::get()?;
         }
+        let engine = match when {
+            When::Off => Engine::Native,
+            When::Final | When::Each => self.engine.engine(verify::is_large(model)),
+        };
         let comparison = verify::Options {
-            engine: if when == When::Off {
-                Engine::Native
-            } else {
-                self.engine.engine(verify::is_large(model))
-            },
             samples: self.samples,
             seed: self.seed,
             given: given(self.inputs.as_deref(), model, output)?,
-            dims: HashMap::new(),
-            tolerance: None,
-            size: None,
-            rounding: 0.0,
+            ..verify::Options::new(engine)
         };
         Ok(guard::Options { when, comparison, local: LOCAL, original: Some(model.clone()) })
     }

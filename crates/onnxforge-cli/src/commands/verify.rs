@@ -141,14 +141,12 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     check_dims(&args.set_dim, &first)?;
     let engine = args.engine.engine(args.blocks);
     let mut options = Options {
-        engine,
         samples: args.sweep.unwrap_or(args.samples),
         seed: args.seed,
         given: given(args.inputs.as_deref(), &first, output)?,
         dims: args.set_dim.iter().cloned().collect(),
         tolerance: args.tolerance,
-        size: None,
-        rounding: 0.0,
+        ..Options::new(engine)
     };
     let bar = output.progress();
     let compare = |options: &Options| match args.blocks {

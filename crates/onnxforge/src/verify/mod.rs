@@ -53,6 +53,22 @@ pub struct Options {
     pub rounding: f64,
 }
 
+impl Options {
+    /// Two made-up inputs, judged by the float64 run.
+    pub fn new(engine: Engine) -> Self {
+        Self {
+            engine,
+            samples: 2,
+            seed: 0,
+            given: HashMap::new(),
+            dims: HashMap::new(),
+            tolerance: None,
+            size: None,
+            rounding: 0.0,
+        }
+    }
+}
+
 /// What a comparison says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]

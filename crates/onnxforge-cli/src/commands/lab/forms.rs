@@ -178,16 +178,7 @@ fn tried(
             return Ok(found);
         }
     }
-    let options = verify::Options {
-        engine: Engine::Ort,
-        samples: 2,
-        seed,
-        given: HashMap::new(),
-        dims: HashMap::new(),
-        tolerance: None,
-        size: None,
-        rounding: 0.0,
-    };
+    let options = verify::Options { seed, ..verify::Options::new(Engine::Ort) };
     match verify(plain, &load(path, &LoadOptions::default())?, &options, &Silent) {
         Ok(report) => {
             found.verdict = Some(report.verdict);

@@ -90,16 +90,8 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
         let [three, one] = ["three.onnx", "one.onnx"].map(|name| folder.path().join(name));
         save_message(&block(size, false)?, &three)?;
         save_message(&block(size, true)?, &one)?;
-        let options = verify::Options {
-            engine: Engine::Ort,
-            samples: 2,
-            seed: 0,
-            given: HashMap::new(),
-            dims: HashMap::from([("rows".to_owned(), ROWS[2])]),
-            tolerance: None,
-            size: None,
-            rounding: 0.0,
-        };
+        let dims = HashMap::from([("rows".to_owned(), ROWS[2])]);
+        let options = verify::Options { dims, ..verify::Options::new(Engine::Ort) };
         let [first, second] = [&three, &one].map(|path| load(path, &LoadOptions::default()));
         let compared = verify(&first?, &second?, &options, &Silent).map_err(Failure::new)?;
         report.difference = Some(compared.by_sample.iter().copied().fold(0.0, f64::max));

@@ -301,7 +301,7 @@ pub fn forms(corpus: &Corpus) -> Experiment {
 }
 
 /// Operators of a model by count.
-fn operators(model: &Studied) -> BTreeMap<&str, f64> {
+pub fn operators(model: &Studied) -> BTreeMap<&str, f64> {
     let listed = model.at("inspect", "/models/0/operators").and_then(Value::as_array).into_iter().flatten();
     listed.filter_map(|entry| Some((entry["op"].as_str()?, entry["count"].as_f64()?))).collect()
 }

@@ -1,10 +1,11 @@
 //! What kind of model it is.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use serde_json::Value;
 
 use super::Experiment;
+use super::graphs::operators;
 use crate::commands::study::corpus::{Corpus, Studied};
 use crate::commands::study::table::{Cell, Table};
 use onnxforge_figures::plots::{Point, Scatter};
@@ -18,9 +19,7 @@ pub fn score(corpus: &Corpus) -> (usize, usize) {
 
 /// The share of an operator among all nodes, in percent.
 fn share(model: &Studied, names: &[&str]) -> f64 {
-    let listed = model.at("inspect", "/models/0/operators").and_then(Value::as_array).into_iter().flatten();
-    let counts: BTreeMap<&str, f64> =
-        listed.filter_map(|entry| Some((entry["op"].as_str()?, entry["count"].as_f64()?))).collect();
+    let counts = operators(model);
     let all: f64 = counts.iter().filter(|(name, _)| **name != "Constant").map(|(_, count)| count).sum();
     let some: f64 = names.iter().filter_map(|name| counts.get(name)).sum();
     if all > 0.0 { some / all * 100.0 } else { 0.0 }
