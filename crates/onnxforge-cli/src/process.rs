@@ -64,12 +64,14 @@ pub fn end_with_starter() {
     use std::os::unix::process::parent_id;
     let starter = std::env::var(STARTED_BY).ok().and_then(|id| id.parse::<u32>().ok());
     if let Some(starter) = starter.filter(|&starter| starter == parent_id()) {
-        std::thread::spawn(move || {
+        let watch = move || {
             while parent_id() == starter {
                 std::thread::sleep(LOOK);
             }
             std::process::exit(crate::FAILED.into());
-        });
+        };
+        // Where there is no room for one more thread, the work itself ends soon enough.
+        let _ = std::thread::Builder::new().spawn(watch);
     }
 }
 
@@ -83,6 +85,10 @@ pub fn run(command: &mut Command, limits: Limits) -> Result<Ended, Failure> {
     command.stdin(Stdio::null()).stdout(File::create(&out)?).stderr(File::create(&err)?);
     #[cfg(unix)]
     command.env(STARTED_BY, std::process::id().to_string());
+    if limits.memory.is_some() {
+        // A trace of where memory ran out needs memory: the process would wait for itself instead of ending.
+        command.env("RUST_BACKTRACE", "0");
+    }
     let mut running = Running(command.spawn()?);
     limit_memory(&running.0, limits.memory);
     let start = Instant::now();
