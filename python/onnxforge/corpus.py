@@ -288,13 +288,21 @@ def attempt(job: Job) -> Attempt:
     """One attempt, in a process of its own."""
     start = time.monotonic()
     words = [sys.executable, "-m", "onnxforge.corpus"]
+    # A trace of where memory ran out needs memory: the process would wait for itself instead of ending.
+    environment = os.environ if job.memory is None else {**os.environ, "RUST_BACKTRACE": "0"}
 
     def ended(status: str, row: Mapping[str, Any], reason: Optional[str]) -> Attempt:
         return Attempt(status, row, reason, socket.gethostname(), time.monotonic() - start)
 
     try:
         done = subprocess.run(
-            words, input=json.dumps(asdict(job)), capture_output=True, text=True, timeout=job.timeout, check=False
+            words,
+            input=json.dumps(asdict(job)),
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=job.timeout,
+            check=False,
         )
     except subprocess.TimeoutExpired:
         return ended("timeout", {}, f"it took more than {job.timeout:g} s")

@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import sys
 
 import onnx
 import pytest
@@ -164,6 +165,26 @@ def test_too_little_memory_loses_only_the_model(forge, tmp_path):
     command = ["study", tmp_path / "in", "-o", tmp_path / "out", "--no-bench", "--memory", 0.001, "--json"]
     report = json.loads(forge(*command, env={"RUST_BACKTRACE": "1"}).good().out)
     assert report["models"] == 1 and report["failed"]["small_cnn"]
+
+
+def test_times(forge, tmp_path):
+    (tmp_path / "in").mkdir()
+    for name in ("small_cnn", "tiny_bert"):
+        shutil.copy(EXAMPLES / f"{name}.onnx", tmp_path / "in")
+    command = ["study", tmp_path / "in", "-o", tmp_path / "out", "--sweep", 1, "--seconds", 0.05]
+    forge(*command, env={"VIRTUAL_ENV": sys.prefix, "ORT_DYLIB_PATH": ""}).good()
+    times, short = (table["rows"] for table in tables(tmp_path / "out", "10/20"))
+    assert [row[0] for row in times] == ["small_cnn", "tiny_bert"]
+    speed, low, high = (cell["value"] for cell in times[0][4:7])
+    assert 0 < low <= speed <= high
+    # The other one knows 32 positions; it takes shorter inputs.
+    assert times[1][2].startswith("not measured: ")
+    assert [row[0] for row in short] == ["tiny_bert"]
+    assert all(cell["value"] > 0 for cell in short[0] if isinstance(cell, dict))
+    kept = json.loads((tmp_path / "out/data/tiny_bert/bench_short.json").read_text())
+    assert "--set-dim=sequence=8" in kept["command"] and len(kept["report"]["models"]) == 3
+    # The models that were compared are there only as long as somebody reads them.
+    assert not list((tmp_path / "out").rglob("*.onnx"))
 
 
 def test_usage(forge, tmp_path):

@@ -45,8 +45,9 @@ const LARGE: u64 = 1 << 30;
 const LOOK: Duration = Duration::from_millis(100);
 /// How far results may move in the sweep.
 const MOVED: f64 = 1e-3;
-/// The size of named dimensions that are not the first of an input, where time is measured.
+/// The sizes of named dimensions that are not the first of an input, where time is measured: as usual, and of short inputs.
 const LENGTH: usize = 128;
+const SHORT: usize = 8;
 
 /// Run every experiment on many models, and write tables, plots and a page.
 ///
@@ -373,15 +374,16 @@ fn answers(
     let made = folder.join(MADE);
     let mut answers = Vec::new();
     for step in steps {
-        let kept = match (desk.kept(step), &step.reads) {
-            (Some(kept), _) => kept,
-            (None, Some(file)) if !file.exists() => {
-                match desk.answer(&making(args, subject, &known(), file))? {
-                    Answer::Report(_) => desk.ask(step)?,
-                    failure @ Answer::Failure(_) => desk.keep(step, failure, 0.0)?,
-                }
-            }
-            (None, _) => desk.ask(step)?,
+        let make = |file: &PathBuf| match desk.answer(&making(args, subject, &known(), file)) {
+            Ok(Answer::Report(_)) => None,
+            other => Some(other),
+        };
+        let kept = match desk.kept(step) {
+            Some(kept) => kept,
+            None => match step.reads.iter().filter(|file| !file.exists()).find_map(make) {
+                None => desk.ask(step)?,
+                Some(failure) => desk.keep(step, failure?, 0.0)?,
+            },
         };
         answers.push(kept);
         output.progress().advance(1);
@@ -393,14 +395,15 @@ fn answers(
 
 /// The command that makes a file which other commands read. What is known to be right is not verified again.
 fn making(args: &Args, subject: &Subject, known: &Studied, file: &Path) -> Step {
-    let (step, passes) = match file.file_name().and_then(OsStr::to_str) {
+    let (step, option) = match file.file_name().and_then(OsStr::to_str) {
+        Some(NEWER) => ("newer", Some(OPSET.into())),
         Some(QKV) => ("fuse_attention_qkv", Some(with_qkv())),
         Some(PRODUCTS) => ("fuse_matmul_add_3d", Some("--passes=fuse_matmul_add_3d".into())),
         _ => ("optimize", None),
     };
     let mut words: Vec<OsString> = vec!["optimize".into(), subject.path.clone().into()];
     words.extend(["-o".into(), file.into(), format!("--seed={}", args.seed).into()]);
-    words.extend(passes);
+    words.extend(option);
     let reverted = known.at(step, "/verification/reverted").and_then(Value::as_array);
     if reverted.is_some_and(Vec::is_empty) {
         words.push("--verify=off".into());
@@ -414,10 +417,15 @@ fn with_qkv() -> OsString {
     format!("--passes={}", names.collect::<Vec<_>>().join(",")).into()
 }
 
-/// The model after all passes, after these and the one that makes one product of three, and after the one about 3-D products alone.
+/// The model after all passes, with newer operators, after all passes and the one that makes one product of three, and after the one about
+/// 3-D products alone.
 const OPTIMIZED: &str = "optimized.onnx";
+const NEWER: &str = "newer.onnx";
 const QKV: &str = "qkv.onnx";
 const PRODUCTS: &str = "products.onnx";
+
+/// What allows newer operators.
+const OPSET: &str = "--opset=23";
 
 /// The questions about a model that need no clock, in the order in which they are asked.
 fn questions(args: &Args, subject: &Subject, made: &Path) -> Vec<Step> {
@@ -432,7 +440,7 @@ fn questions(args: &Args, subject: &Subject, made: &Path) -> Vec<Step> {
         let words = [word("optimize"), model(), word("-o"), result(file)];
         Step::new(name, words.into_iter().chain(options.iter().cloned()))
     };
-    let optimized = made.join(OPTIMIZED);
+    let optimized = [made.join(OPTIMIZED)];
     let mut steps = vec![
         ask("inspect", &[]),
         ask("fingerprint", &[]),
@@ -442,7 +450,7 @@ fn questions(args: &Args, subject: &Subject, made: &Path) -> Vec<Step> {
         Step::new("audit_after", [word("audit"), result(OPTIMIZED)]).reading(&optimized),
         Step::new("forms", [word("lab"), word("forms"), result(OPTIMIZED), seed.clone()]).reading(&optimized),
     ];
-    steps.push(optimize("newer", "newer.onnx", &[word("--opset=23"), seed.clone()]));
+    steps.push(optimize("newer", NEWER, &[word(OPSET), seed.clone()]));
     let off = word("--verify=off");
     let passes: Vec<&str> = PORTABLE.passes().map(|pass| pass.name).collect();
     for shuffle in 0..SHUFFLES {
@@ -476,23 +484,28 @@ fn shuffled<'n>(names: &[&'n str], seed: u64) -> Vec<&'n str> {
 
 /// The questions that a clock answers.
 fn measurements(args: &Args, subject: &Subject, known: &Studied, made: &Path) -> Vec<Step> {
-    let bench = |name: &str, result: &str| {
-        let result = made.join(result);
-        let mut words: Vec<OsString> =
-            vec!["bench".into(), subject.path.clone().into(), result.clone().into()];
+    let bench = |name: &str, results: &[&str], length: usize| {
+        let results: Vec<PathBuf> = results.iter().map(|name| made.join(name)).collect();
+        let mut words: Vec<OsString> = vec!["bench".into(), subject.path.clone().into()];
+        words.extend(results.iter().cloned().map(Into::into));
         words.push(format!("--seconds={}", args.seconds.as_secs_f64()).into());
         words.extend(["--sessions=6".into(), "--warmup=1".into()]);
-        words.extend(known.sizes(LENGTH).into_iter().map(Into::into));
-        Step::new(name, words).reading(&result)
+        words.extend(known.sizes(length).into_iter().map(Into::into));
+        Step::new(name, words).reading(&results)
     };
-    let mut steps = vec![bench("bench", OPTIMIZED)];
+    let mut steps = vec![bench("bench", &[OPTIMIZED], LENGTH)];
     // Loading a large model a dozen times takes minutes; one comparison of it must do.
-    if !subject.is_large() && !known.passes("fuse_matmul_add_3d").is_empty() {
-        steps.push(bench("bench_3d", PRODUCTS));
+    if !subject.is_large() {
+        if known.sizes(SHORT) != known.sizes(LENGTH) {
+            steps.push(bench("bench_short", &[OPTIMIZED, NEWER], SHORT));
+        }
+        if !known.passes("fuse_matmul_add_3d").is_empty() {
+            steps.push(bench("bench_3d", &[PRODUCTS], LENGTH));
+        }
     }
     if known.passes("fuse_attention_qkv").iter().any(|(name, _)| *name == "fuse_attention_qkv") {
-        let qkv = made.join(QKV);
-        let words = ["lab".into(), "products".into(), qkv.clone().into_os_string()];
+        let qkv = [made.join(QKV)];
+        let words = ["lab".into(), "products".into(), qkv[0].clone().into_os_string()];
         steps.push(Step::new("products", words).reading(&qkv));
     }
     steps

@@ -22,8 +22,8 @@ pub struct Step {
     pub name: String,
     /// The words of the command, without `--json`.
     pub words: Vec<OsString>,
-    /// A file that another command makes, and that this one reads.
-    pub reads: Option<PathBuf>,
+    /// Files that other commands make, and that this one reads.
+    pub reads: Vec<PathBuf>,
 }
 
 /// What a step answered, as it is kept.
@@ -84,12 +84,12 @@ pub struct Desk<'a> {
 
 impl Step {
     pub fn new(name: impl Into<String>, words: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
-        Self { name: name.into(), words: words.into_iter().map(Into::into).collect(), reads: None }
+        Self { name: name.into(), words: words.into_iter().map(Into::into).collect(), reads: Vec::new() }
     }
 
-    /// The same for a command that reads a file that another one makes.
-    pub fn reading(self, file: &Path) -> Self {
-        Self { reads: Some(file.to_owned()), ..self }
+    /// The same for a command that reads files that others make.
+    pub fn reading(self, files: &[PathBuf]) -> Self {
+        Self { reads: files.to_vec(), ..self }
     }
 
     /// The command as one would type it.
@@ -159,6 +159,11 @@ impl Desk<'_> {
             (Some(2), _) => last,
             (Some(_), Some(memory)) if said.contains("memory allocation") => {
                 format!("it needs more than {} of memory", crate::output::bytes(memory))
+            }
+            // Where there is too little even to begin, nobody can say so.
+            (Some(signal @ ..0), Some(memory)) if last.is_empty() => {
+                let memory = crate::output::bytes(memory);
+                format!("signal {} ended it; it was given {memory} of memory", -signal)
             }
             (Some(code), _) => format!("the process ended with {code}: {last}"),
         };

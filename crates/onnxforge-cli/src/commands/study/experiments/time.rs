@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::{Experiment, reduction};
 use crate::commands::study::corpus::{Corpus, Studied};
 use crate::commands::study::table::{Cell, Table};
+use crate::commands::study::{LENGTH, OPSET, SHORT};
 use onnxforge_figures::plots::{Point, Scatter};
 use onnxforge_figures::statistics::{pearson, regression, spearman};
 
@@ -13,10 +14,50 @@ fn measured(model: &Studied, which: usize, place: &str) -> Option<f64> {
     model.number("bench", &format!("/models/{which}/{place}"))
 }
 
+/// How fast a model is beside the first of its comparison: the median, its interval, and what follows.
+struct Speed<'m> {
+    median: f64,
+    low: f64,
+    high: f64,
+    verdict: &'m str,
+}
+
+impl<'m> Speed<'m> {
+    fn of(model: &'m Studied, step: &str, which: usize) -> Option<Self> {
+        let place = format!("/models/{which}/against_first");
+        let bound = |name: &str| model.number(step, &format!("{place}/speed/{name}"));
+        let verdict = model.text(step, &format!("{place}/verdict")).unwrap_or("–");
+        Some(Self { median: bound("median")?, low: bound("low")?, high: bound("high")?, verdict })
+    }
+
+    fn cells(&self) -> [Cell; 4] {
+        let number = |value| Cell::number(Some(value), 3);
+        [number(self.median), number(self.low), number(self.high), self.verdict.into()]
+    }
+}
+
+/// How many of some comparisons have which outcome.
+#[derive(Default)]
+struct Tally {
+    count: usize,
+    faster: usize,
+    slower: usize,
+    /// Faster by more than 5 %.
+    gain: usize,
+}
+
+impl Tally {
+    fn add(&mut self, speed: &Speed) {
+        self.count += 1;
+        self.faster += usize::from(speed.verdict == "faster");
+        self.slower += usize::from(speed.verdict == "slower");
+        self.gain += usize::from(speed.verdict == "faster" && speed.median > 1.05);
+    }
+}
+
 /// The median and interval of the speed of the optimized model against the original.
 fn speed(model: &Studied) -> Option<(f64, f64, f64)> {
-    let bound = |name: &str| measured(model, 1, &format!("against_first/speed/{name}"));
-    Some((bound("median")?, bound("low")?, bound("high")?))
+    Speed::of(model, "bench", 1).map(|speed| (speed.median, speed.low, speed.high))
 }
 
 /// Percent fewer nodes, and speed, of every model that has both.
@@ -42,8 +83,7 @@ pub fn latency(corpus: &Corpus) -> Experiment {
             "passes that fired",
         ],
     );
-    let (mut faster, mut slower, mut count) = (0, 0, 0);
-    let (mut attentive, mut attentive_faster, mut attentive_gain) = (0, 0, 0);
+    let [mut all, mut attentive] = [Tally::default(), Tally::default()];
     let mut points = Vec::new();
     let classes: Vec<String> = corpus
         .models
@@ -53,45 +93,34 @@ pub fn latency(corpus: &Corpus) -> Experiment {
         .into_iter()
         .collect();
     for model in &corpus.models {
-        let Some((median, low, high)) = speed(model) else {
+        let Some(speed) = Speed::of(model, "bench", 1) else {
             let reason = format!("not measured: {}", model.failure("bench").unwrap_or("not asked for"));
             let mut row = vec![model.name.clone().into(), model.class().into(), reason.into()];
             row.resize(table.heading.len(), "–".into());
             table.row(row);
             continue;
         };
-        let verdict = model.text("bench", "/models/1/against_first/verdict").unwrap_or("–");
-        count += 1;
-        faster += usize::from(verdict == "faster");
-        slower += usize::from(verdict == "slower");
+        all.add(&speed);
         if matches!(model.class(), "transformer" | "llm" | "hybrid" | "audio") {
-            attentive += 1;
-            attentive_faster += usize::from(verdict == "faster");
-            attentive_gain += usize::from(low > 1.0 && median > 1.05);
+            attentive.add(&speed);
         }
         let number = |which: usize, place: &str| Cell::number(measured(model, which, place), 3);
-        table.row(vec![
-            model.name.clone().into(),
-            model.class().into(),
-            number(0, "latency_ms/median"),
-            number(1, "latency_ms/median"),
-            Cell::number(Some(median), 3),
-            Cell::number(Some(low), 3),
-            Cell::number(Some(high), 3),
-            verdict.into(),
-            number(0, "load_ms/median"),
-            number(1, "load_ms/median"),
-            Cell::count(model.passes("optimize").len() as f64),
-        ]);
+        let mut row: Vec<Cell> = vec![model.name.clone().into(), model.class().into()];
+        row.extend([0, 1].map(|which| number(which, "latency_ms/median")));
+        row.extend(speed.cells());
+        row.extend([0, 1].map(|which| number(which, "load_ms/median")));
+        row.push(Cell::count(model.passes("optimize").len() as f64));
+        table.row(row);
         let group = classes.iter().position(|class| class == model.class()).unwrap_or(0);
         points.push(Point {
-            title: format!("{}: {median:.3}", model.name),
+            title: format!("{}: {:.3}", model.name, speed.median),
             group,
             x: points.len() as f64 + 1.0,
-            y: median,
-            interval: Some((low, high)),
+            y: speed.median,
+            interval: Some((speed.low, speed.high)),
         });
     }
+    let (short, seen_short) = short_inputs(corpus);
     let plot = Scatter {
         title: "Speed after optimization, with intervals",
         x: "model, in the order of the table",
@@ -106,16 +135,78 @@ pub fn latency(corpus: &Corpus) -> Experiment {
         id: "10/20",
         title: "Latency in ONNX Runtime",
         expected: "More than 5 % faster on transformers was hoped for. ONNX Runtime makes fusions of its own, so less may be left to gain.",
-        seen: vec![format!(
-            "{faster} of {count} models are faster, {slower} slower; of the others the difference is noise."
-        ), format!("Transformers and language models: {attentive_faster} of {attentive} are faster, {attentive_gain} by more than 5 %.")],
-        follows: vec![
-            "ONNX Runtime folds and fuses by itself when it loads a model, so what was removed beforehand is often what it would not have run. Models gain where an exporter hides from it what could be fused.".to_owned(),
+        seen: vec![
+            format!(
+                "{} of {} models are faster, {} slower; of the others the difference is noise.",
+                all.faster, all.count, all.slower
+            ),
+            format!(
+                "Transformers and language models: {} of {} are faster, {} by more than 5 %.",
+                attentive.faster, attentive.count, attentive.gain
+            ),
+            seen_short,
         ],
-        steps: &["bench"],
-        tables: vec![table],
+        follows: vec![
+            "ONNX Runtime folds and fuses by itself when it loads a model, so what was removed beforehand is often what it would not have run. Models gain where an exporter hides from it what could be fused, and where inputs are so short that nodes count beside products.".to_owned(),
+        ],
+        steps: &["bench", "bench_short"],
+        tables: vec![table, short],
         plots: vec![("latency.svg".to_owned(), plot.svg())],
     }
+}
+
+/// Times where products are small, of the models that take inputs of any length, and what they say.
+fn short_inputs(corpus: &Corpus) -> (Table, String) {
+    const STEP: &str = "bench_short";
+    let mut table = Table::new(
+        format!(
+            "The same with named dimensions of {SHORT} instead of {LENGTH}, and with newer operators ({OPSET})"
+        ),
+        [
+            "model",
+            "before, ms",
+            "after, ms",
+            "speed",
+            "from",
+            "to",
+            "verdict",
+            "newer, ms",
+            "newer, speed",
+            "newer, from",
+            "newer, to",
+            "newer, verdict",
+        ],
+    );
+    let mut tallies = [Tally::default(), Tally::default()];
+    for model in &corpus.models {
+        let number =
+            |which: usize| Cell::number(model.number(STEP, &format!("/models/{which}/latency_ms/median")), 3);
+        let speeds = [1, 2].map(|which| Speed::of(model, STEP, which));
+        let [Some(after), Some(newer)] = &speeds else {
+            if let Some(reason) = model.failure(STEP) {
+                let mut row = vec![model.name.clone().into(), format!("not measured: {reason}").into()];
+                row.resize(table.heading.len(), "–".into());
+                table.row(row);
+            }
+            continue;
+        };
+        let mut row: Vec<Cell> = vec![model.name.clone().into(), number(0)];
+        for (which, (speed, tally)) in [after, newer].into_iter().zip(&mut tallies).enumerate() {
+            tally.add(speed);
+            row.push(number(which + 1));
+            row.extend(speed.cells());
+        }
+        table.row(row);
+    }
+    let [after, newer] = &tallies;
+    let seen = match after.count {
+        0 => "Short inputs were not measured.".to_owned(),
+        count => format!(
+            "With short inputs ({SHORT} instead of {LENGTH}) {} of {count} transformers and language models are faster, {} by more than 5 %, {} slower; with newer operators {}, {}, {}.",
+            after.faster, after.gain, after.slower, newer.faster, newer.gain, newer.slower
+        ),
+    };
+    (table, seen)
 }
 
 /// What a correlation of nodes that go with something means.
