@@ -54,6 +54,10 @@ impl Drop for Running {
     }
 }
 
+/// What watching needs, in bytes.
+#[cfg(unix)]
+const WATCHER_STACK: usize = 64 << 10;
+
 /// Names the process that started one of ours.
 #[cfg(unix)]
 const STARTED_BY: &str = "ONNXFORGE_STARTED_BY";
@@ -70,8 +74,8 @@ pub fn end_with_starter() {
             }
             std::process::exit(crate::FAILED.into());
         };
-        // Where there is no room for one more thread, the work itself ends soon enough.
-        let _ = std::thread::Builder::new().spawn(watch);
+        // Where the system has no room for one more thread, nobody watches, and the work goes on to its end.
+        let _ = std::thread::Builder::new().stack_size(WATCHER_STACK).spawn(watch);
     }
 }
 

@@ -373,11 +373,16 @@ fn answers(
     let desk = Desk { folder, program: &output.program, limits, model: subject.stamp };
     let made = folder.join(MADE);
     let mut answers = Vec::new();
+    // Why a file could not be made.
+    let make = |file: &PathBuf| match desk.answer(&making(args, subject, &known(), file)) {
+        Ok(Answer::Report(_)) => None,
+        Ok(Answer::Failure(reason)) => {
+            let name = file.file_name().unwrap_or_default().to_string_lossy();
+            Some(Ok(Answer::Failure(format!("{name} could not be made: {reason}"))))
+        }
+        Err(failure) => Some(Err(failure)),
+    };
     for step in steps {
-        let make = |file: &PathBuf| match desk.answer(&making(args, subject, &known(), file)) {
-            Ok(Answer::Report(_)) => None,
-            other => Some(other),
-        };
         let kept = match desk.kept(step) {
             Some(kept) => kept,
             None => match step.reads.iter().filter(|file| !file.exists()).find_map(make) {
@@ -398,7 +403,7 @@ fn making(args: &Args, subject: &Subject, known: &Studied, file: &Path) -> Step 
     let (step, option) = match file.file_name().and_then(OsStr::to_str) {
         Some(NEWER) => ("newer", Some(OPSET.into())),
         Some(QKV) => ("fuse_attention_qkv", Some(with_qkv())),
-        Some(PRODUCTS) => ("fuse_matmul_add_3d", Some("--passes=fuse_matmul_add_3d".into())),
+        Some(PRODUCTS) => ("fuse_matmul_add_3d", Some(ALONE.into())),
         _ => ("optimize", None),
     };
     let mut words: Vec<OsString> = vec!["optimize".into(), subject.path.clone().into()];
@@ -424,8 +429,9 @@ const NEWER: &str = "newer.onnx";
 const QKV: &str = "qkv.onnx";
 const PRODUCTS: &str = "products.onnx";
 
-/// What allows newer operators.
+/// What allows newer operators, and what runs the pass about 3-D products alone.
 const OPSET: &str = "--opset=23";
+const ALONE: &str = "--passes=fuse_matmul_add_3d";
 
 /// The questions about a model that need no clock, in the order in which they are asked.
 fn questions(args: &Args, subject: &Subject, made: &Path) -> Vec<Step> {
@@ -458,8 +464,7 @@ fn questions(args: &Args, subject: &Subject, made: &Path) -> Vec<Step> {
         let chosen = word(&format!("--passes={}", order.join(",")));
         steps.push(optimize(&format!("order_{shuffle}"), "shuffled.onnx", &[off.clone(), chosen]));
     }
-    let alone = word("--passes=fuse_matmul_add_3d");
-    steps.push(optimize("fuse_matmul_add_3d", PRODUCTS, &[alone, seed.clone()]));
+    steps.push(optimize("fuse_matmul_add_3d", PRODUCTS, &[word(ALONE), seed.clone()]));
     steps.push(optimize("fuse_attention_qkv", QKV, &[with_qkv(), seed.clone()]));
     let mut sweep =
         vec![word("verify"), model(), result(OPTIMIZED), word(&format!("--sweep={}", args.sweep))];

@@ -33,6 +33,14 @@ impl Corpus {
     }
 }
 
+/// How many times as fast a model is as another one: the median, its interval, and what that means.
+pub struct Speed<'s> {
+    pub median: f64,
+    pub low: f64,
+    pub high: f64,
+    pub verdict: &'s str,
+}
+
 impl Studied {
     /// The answers in a folder that this version gave about one state of the model: about `stamp`, or where that is not told about what was inspected.
     pub fn read(name: &str, folder: &Path, stamp: Option<Stamp>) -> Self {
@@ -92,6 +100,19 @@ impl Studied {
     /// Words in an answer.
     pub fn text(&self, step: &str, place: &str) -> Option<&str> {
         self.at(step, place)?.as_str()
+    }
+
+    /// The median time of a model of a comparison, in milliseconds: 0 is the original.
+    pub fn latency(&self, step: &str, which: usize) -> Option<f64> {
+        self.number(step, &format!("/models/{which}/latency_ms/median"))
+    }
+
+    /// How fast a model of a comparison is beside the original.
+    pub fn speed(&self, step: &str, which: usize) -> Option<Speed<'_>> {
+        let place = format!("/models/{which}/against_first");
+        let bound = |name: &str| self.number(step, &format!("{place}/speed/{name}"));
+        let verdict = self.text(step, &format!("{place}/verdict")).unwrap_or("–");
+        Some(Speed { median: bound("median")?, low: bound("low")?, high: bound("high")?, verdict })
     }
 
     /// Nodes of an operator before and after optimization.

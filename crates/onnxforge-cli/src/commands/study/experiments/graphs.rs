@@ -80,7 +80,7 @@ pub fn transposes(corpus: &Corpus) -> Experiment {
             count("cancelling_transposes"),
             Cell::count(removed),
             Cell::small(model.difference("optimize")),
-            Cell::number(model.number("bench", "/models/1/against_first/speed/median"), 3),
+            Cell::number(model.speed("bench", 1).map(|speed| speed.median), 3),
             match (after == 0.0, stays(model, "cancel_transposes")) {
                 (true, _) => "none is left".into(),
                 (false, reason) if reason == NONE => "no other order of axes takes fewer".into(),

@@ -373,14 +373,13 @@ pub fn matmul_add_3d(corpus: &Corpus) -> Experiment {
         if fewer > best.0 {
             best = (fewer, model.name.clone());
         }
-        let time = |which: usize| {
-            Cell::number(model.number("bench_3d", &format!("/models/{which}/latency_ms/median")), 3)
-        };
-        let verdict = match (edits > 0.0, model.text("bench_3d", "/models/1/against_first/verdict")) {
+        let time = |which: usize| Cell::number(model.latency("bench_3d", which), 3);
+        let speed = model.speed("bench_3d", 1);
+        let verdict = match (edits > 0.0, &speed) {
             (false, _) => "nothing changes",
-            (true, Some(verdict)) => {
-                *verdicts.entry(verdict).or_insert(0) += 1;
-                verdict
+            (true, Some(speed)) => {
+                *verdicts.entry(speed.verdict).or_insert(0) += 1;
+                speed.verdict
             }
             (true, None) => {
                 model.failure("bench_3d").unwrap_or("not measured: too large, or times were not asked for")
@@ -397,7 +396,7 @@ pub fn matmul_add_3d(corpus: &Corpus) -> Experiment {
             Cell::small(model.difference(STEP).or((edits == 0.0).then_some(0.0))),
             time(0),
             time(1),
-            Cell::number(model.number("bench_3d", "/models/1/against_first/speed/median"), 3),
+            Cell::number(speed.map(|speed| speed.median), 3),
             verdict.into(),
         ]);
     }

@@ -3,37 +3,16 @@
 use std::collections::BTreeSet;
 
 use super::{Experiment, reduction};
-use crate::commands::study::corpus::{Corpus, Studied};
+use crate::commands::study::corpus::{Corpus, Speed, Studied};
 use crate::commands::study::table::{Cell, Table};
 use crate::commands::study::{LENGTH, OPSET, SHORT};
 use onnxforge_figures::plots::{Point, Scatter};
 use onnxforge_figures::statistics::{pearson, regression, spearman};
 
-/// A number about the optimized model in the answer of `bench`.
-fn measured(model: &Studied, which: usize, place: &str) -> Option<f64> {
-    model.number("bench", &format!("/models/{which}/{place}"))
-}
-
-/// How fast a model is beside the first of its comparison: the median, its interval, and what follows.
-struct Speed<'m> {
-    median: f64,
-    low: f64,
-    high: f64,
-    verdict: &'m str,
-}
-
-impl<'m> Speed<'m> {
-    fn of(model: &'m Studied, step: &str, which: usize) -> Option<Self> {
-        let place = format!("/models/{which}/against_first");
-        let bound = |name: &str| model.number(step, &format!("{place}/speed/{name}"));
-        let verdict = model.text(step, &format!("{place}/verdict")).unwrap_or("–");
-        Some(Self { median: bound("median")?, low: bound("low")?, high: bound("high")?, verdict })
-    }
-
-    fn cells(&self) -> [Cell; 4] {
-        let number = |value| Cell::number(Some(value), 3);
-        [number(self.median), number(self.low), number(self.high), self.verdict.into()]
-    }
+/// A median with its interval, and what that means.
+fn cells(speed: &Speed) -> [Cell; 4] {
+    let number = |value| Cell::number(Some(value), 3);
+    [number(speed.median), number(speed.low), number(speed.high), speed.verdict.into()]
 }
 
 /// How many of some comparisons have which outcome.
@@ -42,8 +21,7 @@ struct Tally {
     count: usize,
     faster: usize,
     slower: usize,
-    /// Faster by more than 5 %.
-    gain: usize,
+    by_5_percent: usize,
 }
 
 impl Tally {
@@ -51,18 +29,17 @@ impl Tally {
         self.count += 1;
         self.faster += usize::from(speed.verdict == "faster");
         self.slower += usize::from(speed.verdict == "slower");
-        self.gain += usize::from(speed.verdict == "faster" && speed.median > 1.05);
+        self.by_5_percent += usize::from(speed.verdict == "faster" && speed.median > 1.05);
     }
-}
-
-/// The median and interval of the speed of the optimized model against the original.
-fn speed(model: &Studied) -> Option<(f64, f64, f64)> {
-    Speed::of(model, "bench", 1).map(|speed| (speed.median, speed.low, speed.high))
 }
 
 /// Percent fewer nodes, and speed, of every model that has both.
 pub fn pairs(corpus: &Corpus) -> Vec<(f64, f64)> {
-    corpus.models.iter().filter_map(|model| Some((reduction(model.nodes()?), speed(model)?.0))).collect()
+    corpus
+        .models
+        .iter()
+        .filter_map(|model| Some((reduction(model.nodes()?), model.speed("bench", 1)?.median)))
+        .collect()
 }
 
 /// Experiments 10 and 20.
@@ -79,7 +56,10 @@ pub fn latency(corpus: &Corpus) -> Experiment {
             "to",
             "verdict",
             "load before, ms",
-            "after",
+            "load after, ms",
+            "load, speed",
+            "load, from",
+            "load, to",
             "passes that fired",
         ],
     );
@@ -93,7 +73,7 @@ pub fn latency(corpus: &Corpus) -> Experiment {
         .into_iter()
         .collect();
     for model in &corpus.models {
-        let Some(speed) = Speed::of(model, "bench", 1) else {
+        let Some(speed) = model.speed("bench", 1) else {
             let reason = format!("not measured: {}", model.failure("bench").unwrap_or("not asked for"));
             let mut row = vec![model.name.clone().into(), model.class().into(), reason.into()];
             row.resize(table.heading.len(), "–".into());
@@ -104,11 +84,13 @@ pub fn latency(corpus: &Corpus) -> Experiment {
         if matches!(model.class(), "transformer" | "llm" | "hybrid" | "audio") {
             attentive.add(&speed);
         }
-        let number = |which: usize, place: &str| Cell::number(measured(model, which, place), 3);
+        let number = |place: &str| Cell::number(model.number("bench", place), 3);
         let mut row: Vec<Cell> = vec![model.name.clone().into(), model.class().into()];
-        row.extend([0, 1].map(|which| number(which, "latency_ms/median")));
-        row.extend(speed.cells());
-        row.extend([0, 1].map(|which| number(which, "load_ms/median")));
+        row.extend([0, 1].map(|which| Cell::number(model.latency("bench", which), 3)));
+        row.extend(cells(&speed));
+        row.extend([0, 1].map(|which| number(&format!("/models/{which}/load_ms/median"))));
+        let bounds = ["median", "low", "high"];
+        row.extend(bounds.map(|bound| number(&format!("/models/1/against_first/load_speed/{bound}"))));
         row.push(Cell::count(model.passes("optimize").len() as f64));
         table.row(row);
         let group = classes.iter().position(|class| class == model.class()).unwrap_or(0);
@@ -142,12 +124,12 @@ pub fn latency(corpus: &Corpus) -> Experiment {
             ),
             format!(
                 "Transformers and language models: {} of {} are faster, {} by more than 5 %.",
-                attentive.faster, attentive.count, attentive.gain
+                attentive.faster, attentive.count, attentive.by_5_percent
             ),
             seen_short,
         ],
         follows: vec![
-            "ONNX Runtime folds and fuses by itself when it loads a model, so what was removed beforehand is often what it would not have run. Models gain where an exporter hides from it what could be fused, and where inputs are so short that nodes count beside products.".to_owned(),
+            "ONNX Runtime folds and fuses by itself when it loads a model, so what was removed beforehand is often what it would not have run. Models gain where an exporter hides from it what could be fused.".to_owned(),
         ],
         steps: &["bench", "bench_short"],
         tables: vec![table, short],
@@ -179,9 +161,8 @@ fn short_inputs(corpus: &Corpus) -> (Table, String) {
     );
     let mut tallies = [Tally::default(), Tally::default()];
     for model in &corpus.models {
-        let number =
-            |which: usize| Cell::number(model.number(STEP, &format!("/models/{which}/latency_ms/median")), 3);
-        let speeds = [1, 2].map(|which| Speed::of(model, STEP, which));
+        let time = |which: usize| Cell::number(model.latency(STEP, which), 3);
+        let speeds = [1, 2].map(|which| model.speed(STEP, which));
         let [Some(after), Some(newer)] = &speeds else {
             if let Some(reason) = model.failure(STEP) {
                 let mut row = vec![model.name.clone().into(), format!("not measured: {reason}").into()];
@@ -190,11 +171,11 @@ fn short_inputs(corpus: &Corpus) -> (Table, String) {
             }
             continue;
         };
-        let mut row: Vec<Cell> = vec![model.name.clone().into(), number(0)];
+        let mut row: Vec<Cell> = vec![model.name.clone().into(), time(0)];
         for (which, (speed, tally)) in [after, newer].into_iter().zip(&mut tallies).enumerate() {
             tally.add(speed);
-            row.push(number(which + 1));
-            row.extend(speed.cells());
+            row.push(time(which + 1));
+            row.extend(cells(speed));
         }
         table.row(row);
     }
@@ -202,8 +183,8 @@ fn short_inputs(corpus: &Corpus) -> (Table, String) {
     let seen = match after.count {
         0 => "Short inputs were not measured.".to_owned(),
         count => format!(
-            "With short inputs ({SHORT} instead of {LENGTH}) {} of {count} transformers and language models are faster, {} by more than 5 %, {} slower; with newer operators {}, {}, {}.",
-            after.faster, after.gain, after.slower, newer.faster, newer.gain, newer.slower
+            "With short inputs ({SHORT} instead of {LENGTH}) {} of {count} models that take inputs of any length are faster, {} by more than 5 %, {} slower; with newer operators {}, {}, {}.",
+            after.faster, after.by_5_percent, after.slower, newer.faster, newer.by_5_percent, newer.slower
         ),
     };
     (table, seen)
@@ -244,14 +225,15 @@ pub fn correlation(corpus: &Corpus) -> Experiment {
     let classes: BTreeSet<&str> = corpus.models.iter().map(Studied::class).collect();
     for class in &classes {
         let of_class = corpus.models.iter().filter(|model| model.class() == *class);
-        let pairs: Vec<(f64, f64)> =
-            of_class.filter_map(|model| Some((reduction(model.nodes()?), speed(model)?.0))).collect();
+        let pairs: Vec<(f64, f64)> = of_class
+            .filter_map(|model| Some((reduction(model.nodes()?), model.speed("bench", 1)?.median)))
+            .collect();
         row(class, &pairs);
     }
     let mut loads =
         Table::new("Fewer nodes and speed of loading", ["models", "count", "Pearson", "Spearman"]);
     let loading = corpus.models.iter().filter_map(|model| {
-        Some((reduction(model.nodes()?), measured(model, 1, "against_first/load_speed/median")?))
+        Some((reduction(model.nodes()?), model.number("bench", "/models/1/against_first/load_speed/median")?))
     });
     let loading: Vec<(f64, f64)> = loading.collect();
     loads.row(vec![
@@ -270,7 +252,7 @@ pub fn correlation(corpus: &Corpus) -> Experiment {
             let passes = model.passes("optimize");
             let removed: f64 =
                 passes.iter().filter(|(name, _)| name.starts_with(kind)).map(|(_, nodes)| -nodes).sum();
-            Some((removed / before * 100.0, speed(model)?.0))
+            Some((removed / before * 100.0, model.speed("bench", 1)?.median))
         });
         let pairs: Vec<(f64, f64)> = of_kind.collect();
         kinds.row(vec![
@@ -282,7 +264,7 @@ pub fn correlation(corpus: &Corpus) -> Experiment {
     }
     let groups: Vec<String> = classes.iter().map(|class| (*class).to_owned()).collect();
     let point = |model: &Studied| {
-        let (median, low, high) = speed(model)?;
+        let Speed { median, low, high, .. } = model.speed("bench", 1)?;
         let group = classes.iter().position(|class| *class == model.class())?;
         let x = reduction(model.nodes()?);
         Some(Point {
