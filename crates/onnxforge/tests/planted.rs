@@ -549,16 +549,7 @@ fn planted(case: &'static Case) -> &'static Pass {
 }
 
 fn comparison() -> verify::Options {
-    verify::Options {
-        engine: Engine::Native,
-        samples: 2,
-        seed: 0,
-        given: HashMap::new(),
-        dims: HashMap::new(),
-        tolerance: None,
-        size: None,
-        rounding: 0.0,
-    }
+    verify::Options::new(Engine::Native)
 }
 
 /// Runs the wrong rule before the passes that run by default, checked as told; what was left out.

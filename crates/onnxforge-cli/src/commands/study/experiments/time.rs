@@ -9,7 +9,10 @@ use crate::commands::study::{LENGTH, OPSET, SHORT};
 use onnxforge_figures::plots::{Point, Scatter};
 use onnxforge_figures::statistics::{pearson, regression, spearman};
 
-/// A median with its interval, and what that means.
+/// The columns of a comparison.
+const COMPARED: [&str; 6] = ["before, ms", "after, ms", "speed", "from", "to", "verdict"];
+
+/// A median with its interval, and what that means: the last four of these columns.
 fn cells(speed: &Speed) -> [Cell; 4] {
     let number = |value| Cell::number(Some(value), 3);
     [number(speed.median), number(speed.low), number(speed.high), speed.verdict.into()]
@@ -33,35 +36,28 @@ impl Tally {
     }
 }
 
-/// Percent fewer nodes, and speed, of every model that has both.
+/// Percent fewer nodes, and speed, of a model that has both.
+fn pair(model: &Studied) -> Option<(f64, f64)> {
+    Some((reduction(model.nodes()?), model.speed("bench", 1)?.median))
+}
+
+/// The same of every model.
 pub fn pairs(corpus: &Corpus) -> Vec<(f64, f64)> {
-    corpus
-        .models
-        .iter()
-        .filter_map(|model| Some((reduction(model.nodes()?), model.speed("bench", 1)?.median)))
-        .collect()
+    corpus.models.iter().filter_map(pair).collect()
 }
 
 /// Experiments 10 and 20.
 pub fn latency(corpus: &Corpus) -> Experiment {
     let mut table = Table::new(
         "Median times, one thread, sessions in turn",
-        [
-            "model",
-            "class",
-            "before, ms",
-            "after, ms",
-            "speed",
-            "from",
-            "to",
-            "verdict",
+        ["model", "class"].into_iter().chain(COMPARED).chain([
             "load before, ms",
             "load after, ms",
             "load, speed",
             "load, from",
             "load, to",
             "passes that fired",
-        ],
+        ]),
     );
     let [mut all, mut attentive] = [Tally::default(), Tally::default()];
     let mut points = Vec::new();
@@ -144,20 +140,13 @@ fn short_inputs(corpus: &Corpus) -> (Table, String) {
         format!(
             "The same with named dimensions of {SHORT} instead of {LENGTH}, and with newer operators ({OPSET})"
         ),
-        [
-            "model",
-            "before, ms",
-            "after, ms",
-            "speed",
-            "from",
-            "to",
-            "verdict",
+        ["model"].into_iter().chain(COMPARED).chain([
             "newer, ms",
             "newer, speed",
             "newer, from",
             "newer, to",
             "newer, verdict",
-        ],
+        ]),
     );
     let mut tallies = [Tally::default(), Tally::default()];
     for model in &corpus.models {
@@ -225,9 +214,7 @@ pub fn correlation(corpus: &Corpus) -> Experiment {
     let classes: BTreeSet<&str> = corpus.models.iter().map(Studied::class).collect();
     for class in &classes {
         let of_class = corpus.models.iter().filter(|model| model.class() == *class);
-        let pairs: Vec<(f64, f64)> = of_class
-            .filter_map(|model| Some((reduction(model.nodes()?), model.speed("bench", 1)?.median)))
-            .collect();
+        let pairs: Vec<(f64, f64)> = of_class.filter_map(pair).collect();
         row(class, &pairs);
     }
     let mut loads =
