@@ -4,7 +4,7 @@
     python scripts/make_signatures.py [--output FILE]     ("-" prints the table)
 
 One line per (domain, operator, since version); the header of the table explains its grammar and
-crates/onnxforge/src/ops/signature.rs reads it. Everything in it is taken from the schemas; the
+crates/onnxforge-ops/src/signature.rs reads it. Everything in it is taken from the schemas; the
 only choices made here are the names of the type families and the list STATED_DETERMINISTIC.
 """
 
@@ -18,7 +18,7 @@ import onnx
 import onnx.defs
 import onnx.helper
 
-TABLE = Path(__file__).resolve().parent.parent / "crates/onnxforge/src/ops/signatures.txt"
+TABLE = Path(__file__).resolve().parent.parent / "crates/onnxforge-ops/src/signatures.txt"
 
 HEADER = """\
 # ONNX operator signatures. Generated, do not edit.

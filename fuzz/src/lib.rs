@@ -6,6 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use onnxforge::blob::Blob;
 use onnxforge::proto::schema::ModelProto;
 use onnxforge::proto::wire::{self, WireError};
+use onnxforge::random::Random;
+use onnxforge_testing::choices::Choices;
+use onnxforge_testing::fields;
+use onnxforge_testing::graphs::Graph;
 
 /// Counts what is allocated.
 pub struct Counting;
@@ -80,4 +84,30 @@ pub fn encode(model: &ModelProto) -> Vec<u8> {
 /// Whether two messages are the same, bit by bit: a NaN is not equal to itself.
 pub fn same(a: &ModelProto, b: &ModelProto) -> bool {
     encode(a) == encode(b)
+}
+
+/// Nodes of a random graph.
+const NODES: usize = 8;
+
+/// Changes a model at a few fields, with every length around them right: bytes that are changed blindly are nearly always
+/// refused before a pass sees them. Now and then a random graph that runs takes its place. The new size.
+pub fn mutated(data: &mut [u8], size: usize, max_size: usize, seed: u32) -> usize {
+    let mut random = Random::new(seed.into());
+    let made = match (random.below(64), fields::parse(&data[..size])) {
+        (0, _) => Graph::random(seed.into(), NODES).bytes(),
+        (1..8, _) | (_, None) => return libfuzzer_sys::fuzzer_mutate(data, size, max_size),
+        (_, Some(mut tree)) => {
+            let bytes: Vec<u8> = (0..64).map(|_| random.below(256) as u8).collect();
+            let mut choices = Choices(bytes.iter());
+            for _ in 0..=choices.below(3) {
+                fields::mutate(&mut tree, &mut choices);
+            }
+            fields::encode(&tree)
+        }
+    };
+    if made.len() > max_size {
+        return libfuzzer_sys::fuzzer_mutate(data, size, max_size);
+    }
+    data[..made.len()].copy_from_slice(&made);
+    made.len()
 }

@@ -127,7 +127,8 @@ def run(
 
     :param models: a folder (all ``.onnx`` files below it), a pattern, or paths. With Ray, every node must see them.
     :param output: the folder for the results: ``results.parquet``, ``runs.parquet`` (attempts, hosts, times), and what the work makes.
-    :param task: ``optimize``: each model to ``models/…`` below ``output``; ``study``: the experiments on each, and their summary.
+    :param task: ``optimize``: each model to ``models/…`` below ``output``; ``study``: the experiments on each, and their summary, by the
+        program ``onnxforge-study``, which must be installed beside the interpreter or in the ``PATH``, with Ray on every node.
     :param engine: processes on this machine, or a Ray cluster (the one that Ray is connected to; else one on this machine).
     :param workers: how many models at a time; all cores by default. A Ray cluster decides by itself.
     :param memory: gigabytes that each model may take.
@@ -145,6 +146,9 @@ def run(
     if not found:
         raise errors.UsageError("there is no model in the corpus")
     _table_format()
+    if task == "study":
+        # If its program is not there, that is said before any work.
+        call("study", help=True)
     limit = None if memory is None else int(memory * 1e9)
     target = os.path.join(folder, "models" if task == "optimize" else "data")
 

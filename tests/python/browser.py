@@ -1,6 +1,7 @@
 """A browser without a window, for the pages that the command line writes.
 
-It is the system's Chromium, driven by playwright; nothing is downloaded. Where there is none, tests are skipped.
+It is the system's Chromium, driven by playwright; nothing is downloaded. Where there is none, tests are skipped, which
+`cargo xtask test` accepts only with `--no-browser`.
 """
 
 import contextlib

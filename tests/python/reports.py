@@ -8,7 +8,7 @@ import random
 import sys
 from pathlib import Path
 
-PAGE = Path(__file__).resolve().parents[2] / "crates/onnxforge/src/hierarchy/report"
+PAGE = Path(__file__).resolve().parents[2] / "crates/onnxforge-hierarchy/src/report"
 SCRIPTS = ("data.js", "elements.js", "tree.js", "module.js", "page.js")
 
 LAYER_NORM = ("LayerNorm", "LayerNorm", [("LayerNormalization", "normalization")])

@@ -229,6 +229,6 @@ def test_a_cache_of_linked_files(forge, tmp_path):
     (snapshot / "model.onnx").symlink_to(stored)
     (snapshot / "weights.bin").symlink_to(tmp_path / "blobs/weights.bin")
     target = tmp_path / "out.onnx"
-    forge("save", snapshot / "model.onnx", "-o", target, "--external", "inline").refused("--follow-links")
+    forge("save", snapshot / "model.onnx", "-o", target, "--external", "inline").refused("follow links")
     forge("save", snapshot / "model.onnx", "-o", target, "--external", "inline", "--follow-links").good()
     assert_same_weights(target)

@@ -34,7 +34,7 @@ HEADER = '<ir_version: 10, opset_import: ["" : 21]>\n'
 
 def cases():
     for name in FUSIONS:
-        text = (ROOT / "crates/onnxforge/tests/rules" / f"{name}.onnxtxt").read_text()
+        text = (ROOT / "crates/onnxforge-rewrite/tests/rules" / f"{name}.onnxtxt").read_text()
         for case in re.split(r"^=== ", text, flags=re.MULTILINE)[1:]:
             title, rest = case.split("\n", 1)
             before, verdict = rest.split("\n--- ", 1)

@@ -164,8 +164,6 @@ def test_the_browser_is_found(tmp_path):
 
 @pytest.fixture(scope="module")
 def report(forge):
-    if forge("report", "--help").code != 0:
-        pytest.skip("`onnxforge report` is not there yet")
     return lambda model, path: forge("report", model, "-o", path).good() and path
 
 

@@ -1,15 +1,17 @@
 """The study: every experiment on a small corpus, models that cannot be studied among them, and its page."""
 
 import json
+import os
 import re
 import shutil
 import sys
+from pathlib import Path
 
 import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from conftest import ROOT
+from conftest import ROOT, Forge
 
 EXAMPLES = ROOT / "examples"
 EXPERIMENTS = ["01-19", "02-15", "03", "04", "05", "06", "07", "08", "10-20", "11", "12", "13", "14", "16", "17", "18", "21", "22"]
@@ -123,7 +125,7 @@ def test_documents_say_where_numbers_come_from(study):
         text = path.read_text()
         assert "**Expected.** " in text and "**Seen.** " in text and "**What follows.** " in text
         assert re.search(r"`onnxforge study .* --seed=0 .*`, with onnxforge \d", text)
-        assert re.search(r"(?m)^    onnxforge (?!study)\w+ .*(MODEL|\.onnx)", text) or "10-20" in path.name or "21" in path.name
+        assert re.search(r"(?m)^    onnxforge (study lab |(?!study))\w+ .*(MODEL|\.onnx)", text) or "10-20" in path.name or "21" in path.name
 
 
 def test_labels_are_counted(study):
@@ -191,6 +193,37 @@ def test_usage(forge, tmp_path):
     forge("study", tmp_path, "-o", tmp_path / "out").refused("no model")
     forge("study", tmp_path / "missing.onnx", "-o", tmp_path / "out", "--no-bench").good()
     assert "missing.onnx" in (tmp_path / "out/README.md").read_text()
+    # Its help is that of the program that does the work, under the name that was typed.
+    for words in (["--help"], ["-h"]):
+        shown = forge("study", *words).good().out
+        assert "Usage: onnxforge study" in shown and "--sweep" in shown
+    assert "onnxforge-study" in forge("help", "study").good().out
+
+
+def test_options_of_all_commands_are_handed_over(forge, tmp_path):
+    command = ["study", EXAMPLES / "small_cnn.onnx", "-o", tmp_path / "out", "--no-bench", "--sweep", 1]
+    assert json.loads(forge("--json=-", *command).good().out)["models"] == 1
+    assert forge("--quiet", *command, "--json", tmp_path / "report.json").good().out == ""
+    assert json.loads((tmp_path / "report.json").read_text())["models"] == 1
+
+
+def test_the_programs_find_each_other(forge, tmp_path):
+    names = [f"onnxforge{end}{Path(forge.binary).suffix}" for end in ("", "-study")]
+    built = [Path(forge.binary).with_name(name) for name in names]
+    alone = [tmp_path / name / name for name in names]
+    for source, copy in zip(built, alone, strict=True):
+        copy.parent.mkdir()
+        shutil.copy(source, copy)
+    arguments = [EXAMPLES / "small_cnn.onnx", "-o", tmp_path / "out", "--no-bench", "--sweep", 1]
+    nowhere = {"PATH": str(tmp_path)}
+    run, study = (Forge(program) for program in alone)
+    run("study", *arguments, env=nowhere).refused("onnxforge-study", "hint: ", "cargo install --path crates/onnxforge-study")
+    study(*arguments, env=nowhere).refused("onnxforge: ", "hint: ", "--program")
+    study(*arguments, "--program", built[1], env=nowhere).refused("onnxforge-study", "instead of", "--program")
+    # In the search path, or where an option says.
+    run("study", *arguments, env={"PATH": str(alone[1].parent)}).good()
+    study(*arguments, env={"PATH": str(alone[0].parent)}).good()
+    study(*arguments, "--program", alone[0], env=nowhere).good()
 
 
 def test_the_page(study, chromium):
@@ -213,9 +246,14 @@ def test_the_page(study, chromium):
     assert not problems
 
 
-def test_the_package_runs_it_too(study, corpus, tmp_path):
+def test_the_package_runs_it_too(forge, study, corpus, tmp_path, monkeypatch):
     import onnxforge.corpus
 
+    path = os.environ["PATH"]
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(onnxforge.Error, match="onnxforge-study.*hint: "):
+        onnxforge.corpus.run(corpus, tmp_path, task="study")
+    monkeypatch.setenv("PATH", f"{Path(forge.binary).parent}{os.pathsep}{path}")
     result = onnxforge.corpus.run(corpus, tmp_path, task="study", sweep=2, memory=1.5)
     assert {row["model"]: row["status"] for row in result.rows}["small_cnn.onnx"] == "ok"
     # What computes may be another engine here, which rounds in another way.

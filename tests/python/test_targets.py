@@ -79,7 +79,7 @@ def test_forms_of_conv_and_relu(with_runtime, tmp_path):
     """What docs/targets.md says of each form."""
     out = tmp_path / "out.onnx"
     with_runtime("optimize", ROOT / "examples/small_cnn.onnx", "-o", out).good()
-    found = json.loads(with_runtime("lab", "forms", out, "--json", "-").good().out)
+    found = json.loads(with_runtime("study", "lab", "forms", out, "--json", "-").good().out)
     assert found["pairs"] == 5
     forms = {each["form"]: each for each in found["forms"]}
     invalid = {"A", "B", "D, converter"}
@@ -89,7 +89,7 @@ def test_forms_of_conv_and_relu(with_runtime, tmp_path):
             assert form["verdict"] == "identical" and form["difference"] == 0 and form["run_nodes"] == 10
     assert forms.keys() == invalid | {"C", "D, runtime", "E", "F"} and forms["E"]["nodes"] == 10
     # A model without such a pair is no error.
-    assert json.loads(with_runtime("lab", "forms", ROOT / "examples/tiny_bert.onnx", "--json", "-").good().out)["forms"] == []
+    assert json.loads(with_runtime("study", "lab", "forms", ROOT / "examples/tiny_bert.onnx", "--json", "-").good().out)["forms"] == []
 
 
 def test_three_products_against_one(with_runtime, tmp_path):
@@ -97,7 +97,7 @@ def test_three_products_against_one(with_runtime, tmp_path):
     passes = ",".join(entry["name"] for entry in json.loads(with_runtime("passes", "--json", "-").good().out)
                       if not entry["targets"] and not entry["name"].startswith("ort_"))  # fmt: skip
     with_runtime("optimize", ROOT / "examples/tiny_bert.onnx", "-o", out, "--passes", passes).good()
-    found = json.loads(with_runtime("lab", "products", out, "--seconds", 0.2, "--json", "-").good().out)
+    found = json.loads(with_runtime("study", "lab", "products", out, "--seconds", 0.2, "--json", "-").good().out)
     [size] = found["sizes"]
     assert size["count"] == 2 and len(set(size["widths"])) == 1 and found["verdict"] in ("identical", "rounding")
     assert [row["rows"] for row in found["rows"]] == [1, 16, 128] and all(row["three"] > 0 and row["one"] > 0 for row in found["rows"])

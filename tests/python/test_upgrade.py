@@ -12,7 +12,7 @@ from corpus import ROOT
 
 # The newest operator set that ONNX Runtime runs.
 RUNTIME = 26
-GOLDEN = ROOT / "crates/onnxforge/tests/upgrade"
+GOLDEN = ROOT / "crates/onnxforge-rewrite/tests/upgrade"
 MODELS = sorted([*(ROOT / "examples").glob("*.onnx"), *(ROOT / "tests/data").glob("*.onnx")])
 
 # Where ONNX Runtime computes something else before than after, and why that is right.

@@ -32,7 +32,7 @@ pub struct Options {
 
 pub fn run(options: &Options) -> Result<()> {
     ensure!(options.runs > 0, "--runs must not be 0");
-    let cli = build_cli(Profile::Release)?;
+    let cli = build_cli(Profile::Dist)?;
     let load_time = build_load_time()?;
     let parent = match &options.dir {
         Some(folder) => folder.clone(),
@@ -87,11 +87,11 @@ pub fn run(options: &Options) -> Result<()> {
 }
 
 fn build_load_time() -> Result<PathBuf> {
-    let mut build = cargo(&["build", "--release", "--package", "xtask"]);
+    let mut build = cargo(&["build", "--profile", Profile::Dist.name(), "--package", "xtask"]);
     build.args(["--example", "load_time"]);
     step("build the timer of loading", &mut build)?;
     let name = format!("load_time{}", std::env::consts::EXE_SUFFIX);
-    Ok(target_folder()?.join("release/examples").join(name))
+    Ok(target_folder()?.join(Profile::Dist.folder()).join("examples").join(name))
 }
 
 /// One row of the table.

@@ -15,6 +15,7 @@ mod step;
 mod study;
 mod test;
 mod verification;
+mod wasm;
 mod zoo;
 
 use std::path::PathBuf;
@@ -42,11 +43,20 @@ enum Task {
         /// Leave out the tests with PyTorch, whose environment takes 6 GB
         #[arg(long)]
         no_torch: bool,
+        /// Leave out the tests of the report's page, which need Chromium
+        #[arg(long)]
+        no_browser: bool,
     },
     /// Check formatting and run clippy; warnings are errors
     Lint,
     /// Build the wheel of the Python package as users get it
     Wheel,
+    /// Build the library as a WebAssembly module, and compare what it makes of a model with the command line's result
+    Wasm {
+        /// Skip it, and say why, where Rust for wasm32-unknown-unknown or Node is missing
+        #[arg(long)]
+        if_possible: bool,
+    },
     /// Measure, print a table, assert nothing
     #[command(subcommand)]
     Bench(Bench),
@@ -126,12 +136,14 @@ enum Zoo {
 
 fn main() -> ExitCode {
     let done = match Cli::parse().task {
-        Task::Test { filter, no_python, no_torch } => {
-            let kinds = test::Kinds { python: !no_python, torch: !no_python && !no_torch };
+        Task::Test { filter, no_python, no_torch, no_browser } => {
+            let torch = !no_python && !no_torch;
+            let kinds = test::Kinds { python: !no_python, torch, browser: !no_browser };
             test::run(filter.as_deref(), kinds)
         }
         Task::Lint => lint::run(),
         Task::Wheel => python::wheel(),
+        Task::Wasm { if_possible } => wasm::run(if_possible),
         Task::Bench(Bench::Io(options)) => bench::run(&options),
         Task::Bench(Bench::Optimize(options)) => peers::run(&options),
         Task::Bench(Bench::Shapes(options)) => models::shapes(&options),

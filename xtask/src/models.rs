@@ -186,7 +186,7 @@ fn each_alone(options: &Converted, name: &str, default: &[&str]) -> Result<()> {
 }
 
 pub fn tools() -> Result<(PathBuf, PathBuf)> {
-    Ok((build_cli(Profile::Release)?, python::environment()?))
+    Ok((build_cli(Profile::Dist)?, python::environment()?))
 }
 
 pub fn script(python: &Path, name: &str) -> Command {
@@ -207,7 +207,7 @@ pub fn for_each(
     default: &[&str],
     mut visit: impl FnMut(&str, &Path) -> Result<()>,
 ) -> Result<()> {
-    let cli = build_cli(Profile::Release)?;
+    let cli = build_cli(Profile::Dist)?;
     let parent = match &options.dir {
         Some(folder) => folder.clone(),
         None => target_folder()?,

@@ -36,7 +36,7 @@ pub struct Options {
 }
 
 pub fn run(options: &Options) -> Result<()> {
-    let cli = build_cli(Profile::Release)?;
+    let cli = build_cli(Profile::Dist)?;
     let peers = if options.alone { None } else { Some(python::peers()?) };
     let parent = match &options.dir {
         Some(folder) => folder.clone(),

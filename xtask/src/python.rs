@@ -43,7 +43,7 @@ pub fn build_wheel(python: &Path, profile: Profile) -> Result<PathBuf> {
     drop(std::fs::remove_dir_all(&folder));
     let mut build = Command::new(python);
     build.current_dir(root()).args(["-m", "maturin", "build", "--out"]).arg(&folder);
-    build.args(["--profile", if profile == Profile::Release { "release" } else { "dev" }]);
+    build.args(["--profile", profile.name()]);
     step("build the wheel", &mut build)?;
     let built = std::fs::read_dir(&folder)?.filter_map(|entry| Some(entry.ok()?.path()));
     let wheels: Vec<PathBuf> =
@@ -64,7 +64,7 @@ pub fn install(python: &Path, wheel: &Path) -> Result<()> {
 
 /// `cargo xtask wheel`: the wheel that users get.
 pub fn wheel() -> Result<()> {
-    let wheel = build_wheel(&environment()?, Profile::Release)?;
+    let wheel = build_wheel(&environment()?, Profile::Dist)?;
     println!("{}: {:.1} MB", wheel.display(), wheel.metadata()?.len() as f64 / 1e6);
     Ok(())
 }
@@ -95,8 +95,9 @@ fn up_to_date(folder: &str, requirements: &'static str) -> Result<PathBuf> {
 
 /// The library of the environment's ONNX Runtime.
 pub fn onnxruntime(python: &Path) -> Result<PathBuf> {
+    // libonnxruntime.so.1.2.3, libonnxruntime.1.2.3.dylib or onnxruntime.dll.
     let script = "import glob, onnxruntime, os; print(glob.glob(os.path.join(os.path.dirname(onnxruntime.__file__), \
-                  'capi', '*onnxruntime.[sd]*'))[0])";
+                  'capi', '*onnxruntime.[sd0-9]*'))[0])";
     let found = output(Command::new(python).args(["-c", script])).context("ONNX Runtime has no library")?;
     Ok(PathBuf::from(found.trim()))
 }

@@ -75,30 +75,48 @@ pub fn target_folder() -> Result<PathBuf> {
 pub enum Profile {
     /// As for tests.
     Dev,
-    /// As for users.
+    /// As for everyday work.
     Release,
+    /// As for users, and for measurements.
+    Dist,
 }
 
 impl Profile {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Dev => "dev",
+            Self::Release => "release",
+            Self::Dist => "dist",
+        }
+    }
+
     /// Where cargo puts what it builds.
     pub fn folder(self) -> &'static str {
         match self {
             Self::Dev => "debug",
-            Self::Release => "release",
+            Self::Release | Self::Dist => self.name(),
         }
     }
 }
 
 /// Builds the command line; its path. One that was built before is used when ONNXFORGE_BIN names it.
 pub fn build_cli(profile: Profile) -> Result<PathBuf> {
+    build("the command line", profile, &["onnxforge-cli"])
+}
+
+/// The same, with the program of `onnxforge study` beside it.
+pub fn build_with_study(profile: Profile) -> Result<PathBuf> {
+    build("the command line and the study", profile, &["onnxforge-cli", "onnxforge-study"])
+}
+
+fn build(title: &str, profile: Profile, packages: &[&str]) -> Result<PathBuf> {
     if let Some(given) = std::env::var_os("ONNXFORGE_BIN") {
         return std::path::absolute(given).context("ONNXFORGE_BIN");
     }
-    let mut build = cargo(&["build", "--package", "onnxforge-cli"]);
-    if profile == Profile::Release {
-        build.arg("--release");
-    }
-    step("build the command line", &mut build)?;
+    let mut build = cargo(&["build", "--profile", profile.name()]);
+    build.args(packages.iter().flat_map(|package| ["--package", package]));
+    step(&format!("build {title}"), &mut build)?;
     let name = format!("onnxforge{}", std::env::consts::EXE_SUFFIX);
     Ok(target_folder()?.join(profile.folder()).join(name))
 }

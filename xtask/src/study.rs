@@ -5,11 +5,10 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use crate::models::tools;
-use crate::step::{root, step};
+use crate::step::{Profile, build_with_study, root, step};
 use crate::{python, zoo};
 
-/// Where models get their weights, 21 GB of them; they are kept, so that a study that was interrupted goes on.
+/// Where models get their weights, 21 GB of them; they are kept, so that a study that was interrupted resumes.
 const MODELS: &str = "target/study/zoo";
 
 /// The classes that models should have, written down beforehand.
@@ -23,7 +22,7 @@ pub struct Settings {
 }
 
 pub fn run(settings: &Settings) -> Result<()> {
-    let (cli, python) = tools()?;
+    let (cli, python) = (build_with_study(Profile::Release)?, python::environment()?);
     let folder = root().join(MODELS);
     for (name, _) in zoo::skeletons()? {
         let target = folder.join(format!("{name}.onnx"));

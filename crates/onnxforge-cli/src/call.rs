@@ -7,7 +7,6 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::mpsc::Sender;
 
-use clap::Parser;
 use onnxforge::blob::Blob;
 use onnxforge::cancel::Token;
 use onnxforge::progress::{Progress, Unit};
@@ -79,7 +78,7 @@ pub enum Ended {
 pub fn call(call: Call) -> Result<Answer, Ended> {
     let Call { words, given, program, events, token } = call;
     let words = std::iter::once(OsString::from("onnxforge")).chain(words);
-    let cli = Cli::try_parse_from(words).map_err(|error| {
+    let cli = Cli::of(words).map_err(|error| {
         // What is wrong and what there is to choose from; not how the command line is used.
         let text = error.render().to_string();
         let lines: Vec<&str> = text.lines().take_while(|line| !line.is_empty()).map(str::trim).collect();
@@ -88,14 +87,14 @@ pub fn call(call: Call) -> Result<Answer, Ended> {
     let said = Said(Mutex::new(events.clone()));
     let subscriber = tracing_subscriber::fmt()
         .with_ansi(false)
-        .with_max_level(cli.level())
+        .with_max_level(cli.globals.level())
         .with_writer(said)
         .with_level(false)
         .without_time()
         .with_target(false)
         .finish();
-    let files = Files { links: cli.links(), memory: Some(Memory::of(given)) };
-    let output = Output::caller(files, Box::new(Reported(Mutex::new(events))), program);
+    let files = Files { links: cli.globals.links(), memory: Some(Memory::of(given)) };
+    let output = Output::caller(cli.globals, files, Box::new(Reported(Mutex::new(events))), program);
     let work = || tracing::subscriber::with_default(subscriber, || cli.command.run(&output));
     let done = token.watch(work).map_err(|_| Ended::Cancelled)?;
     let verdict = done.map_err(Ended::Failed)?;

@@ -63,6 +63,14 @@ impl Failure {
         Self { path: Some(path.to_owned()), ..Self::new(format!("{}: {message}", path.display())) }
     }
 
+    /// The same about a file, unless it is about one already or about something else than a model.
+    pub fn about(self, path: &Path) -> Self {
+        match (&self.path, self.kind) {
+            (None, Kind::Request) => Self { place: self.place, ..Self::at(path, self.message) },
+            _ => self,
+        }
+    }
+
     /// The same, of another kind.
     pub fn of_kind(self, kind: Kind) -> Self {
         Self { kind, ..self }
@@ -82,7 +90,12 @@ impl Display for Failure {
 impl<E: Error + 'static> From<E> for Failure {
     fn from(error: E) -> Self {
         let mut failure = Self::new(&error);
-        let any: &dyn Any = &error;
+        let any: &dyn Any = match (&error as &dyn Any).downcast_ref::<onnxforge::Error>() {
+            Some(onnxforge::Error::Load(error)) => error,
+            Some(onnxforge::Error::Save(error)) => error,
+            Some(onnxforge::Error::Runtime(error)) => error,
+            _ => &error,
+        };
         if let Some(error) = any.downcast_ref::<LoadError>() {
             let (LoadError::Open { path, .. }
             | LoadError::NotAModel { path, .. }
@@ -93,6 +106,9 @@ impl<E: Error + 'static> From<E> for Failure {
             }
         } else if let Some(error) = any.downcast_ref::<SaveError>() {
             (failure.kind, failure.path) = (Kind::Save, Some(error.path().to_owned()));
+            if matches!(error, SaveError::TooLarge { .. }) {
+                failure.message.push_str(" (--external split)");
+            }
         } else if any.is::<Missing>() || any.is::<&'static Missing>() || any.is::<RuntimeError>() {
             failure.kind = Kind::Runtime;
         }

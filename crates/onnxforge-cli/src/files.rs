@@ -6,13 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use onnxforge::blob::Blob;
-use onnxforge::io::external::ExternalFiles;
-use onnxforge::io::load::{decode_model, folder_of, read_message};
+use onnxforge::check::Rule;
 use onnxforge::io::save::{save_message, write_file};
-use onnxforge::io::{
-    External, LinkPolicy, LoadError, LoadOptions, SaveOptions, load, load_bytes, save_with, to_bytes,
-};
+use onnxforge::io::{External, LinkPolicy, LoadOptions, SaveOptions, Source, save_with, to_bytes};
 use onnxforge::ir::Model;
+use onnxforge::load_valid;
+use onnxforge::loading::Invalid;
 use onnxforge::mmap::MappedFile;
 use onnxforge::progress::Progress;
 use onnxforge::proto::schema::ModelProto;
@@ -65,7 +64,9 @@ pub struct Files {
 /// A file that a command wrote.
 #[derive(Clone, Debug, Serialize)]
 pub struct WrittenFile {
+    /// Its path.
     pub path: String,
+    /// Its size.
     pub bytes: u64,
 }
 
@@ -100,23 +101,33 @@ impl Files {
         }
     }
 
-    /// The model in a file.
-    pub fn load(&self, path: &Path) -> Result<Model, Failure> {
+    /// A file that is decoded: its message, and the files that it may refer to.
+    pub fn open(&self, path: &Path) -> Result<Source, Failure> {
         let options = LoadOptions { links: self.links };
         match self.given(path) {
-            Some(given) => Ok(load_bytes(given?.clone(), None, &options)?),
-            None => Ok(load(path, &options)?),
+            Some(given) => Ok(Source::from_bytes(given?.clone(), None, &options)?),
+            None => Ok(Source::open(path, &options)?),
         }
     }
 
-    /// The message in a file, and the files that it may refer to.
-    pub fn message(&self, path: &Path) -> Result<(ModelProto, ExternalFiles), Failure> {
-        let Some(given) = self.given(path) else {
-            return Ok((read_message(path)?, ExternalFiles::new(Some(folder_of(path)), self.links)));
-        };
-        let message =
-            decode_model(given?).map_err(|why| LoadError::NotAModel { path: path.to_owned(), why })?;
-        Ok((message, ExternalFiles::new(None, self.links)))
+    /// The model in a file.
+    pub fn load(&self, path: &Path) -> Result<Model, Failure> {
+        Ok(self.open(path)?.into_model()?)
+    }
+
+    /// The model in a file that is valid, but for rules that what is to be done takes care of.
+    pub fn load_valid(&self, path: &Path, accepted: &[Rule]) -> Result<Model, Failure> {
+        match load_valid(self.open(path)?, accepted) {
+            Err(onnxforge::Error::Invalid(Invalid { first, more })) => {
+                let more = match more {
+                    0 => String::new(),
+                    more => format!(" (and {more} more; `onnxforge check` lists them)"),
+                };
+                let failure = Failure::at(path, format_args!("{}: {}{more}", first.place, first.message));
+                Err(Failure { kind: Kind::Invalid, place: Some(first.place.to_string()), ..failure })
+            }
+            loaded => Ok(loaded?),
+        }
     }
 
     /// Saves a model. Memory takes it with all its weights.

@@ -15,6 +15,7 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::files::{Files, WrittenFile};
+use crate::program::Globals;
 use crate::progress::Bar;
 
 /// Where `--json` goes.
@@ -46,14 +47,16 @@ pub struct Output {
     pub files: Files,
     audience: Audience,
     progress: Box<dyn Progress + Send + Sync>,
-    /// How to start this program in another process.
+    /// How to start a command of `onnxforge` in another process.
     pub program: Vec<OsString>,
+    /// The options of all commands, as they were given.
+    pub globals: Globals,
 }
 
 /// Who sees the result.
 enum Audience {
     /// A person at a terminal, or a program behind a pipe.
-    Console { json: Option<JsonTarget>, quiet: bool },
+    Console,
     /// The program that this one is a part of.
     Caller(Mutex<Shown>),
 }
@@ -69,20 +72,25 @@ pub struct Shown {
 
 impl Output {
     /// For the command line.
-    pub fn console(json: Option<JsonTarget>, quiet: bool, files: Files, program: Vec<OsString>) -> Self {
-        let progress = Box::new(Bar::new(!quiet && io::stderr().is_terminal()));
-        Self { files, audience: Audience::Console { json, quiet }, progress, program }
+    pub fn console(globals: Globals, files: Files, program: Vec<OsString>) -> Self {
+        let progress = Box::new(Bar::new(!globals.quiet && io::stderr().is_terminal()));
+        Self { files, audience: Audience::Console, progress, program, globals }
     }
 
     /// For a program that calls a command.
-    pub fn caller(files: Files, progress: Box<dyn Progress + Send + Sync>, program: Vec<OsString>) -> Self {
-        Self { files, audience: Audience::Caller(Mutex::default()), progress, program }
+    pub fn caller(
+        globals: Globals,
+        files: Files,
+        progress: Box<dyn Progress + Send + Sync>,
+        program: Vec<OsString>,
+    ) -> Self {
+        Self { files, audience: Audience::Caller(Mutex::default()), progress, program, globals }
     }
 
     /// What was shown to the caller.
     pub fn shown(&self) -> Shown {
         match &self.audience {
-            Audience::Console { .. } => Shown::default(),
+            Audience::Console => Shown::default(),
             Audience::Caller(shown) => shown.lock().map(|shown| shown.clone()).unwrap_or_default(),
         }
     }
@@ -93,19 +101,16 @@ impl Output {
         data: &T,
         show: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     ) -> Result<(), Failure> {
-        let (json, quiet) = match &self.audience {
-            Audience::Console { json, quiet } => (json, *quiet),
-            Audience::Caller(shown) => {
-                let mut text = Vec::new();
-                show(&mut Harmless(&mut text))?;
-                if let Ok(mut shown) = shown.lock() {
-                    shown.json = serde_json::to_string(data)?;
-                    shown.text.push_str(&String::from_utf8_lossy(&text));
-                }
-                return Ok(());
+        if let Audience::Caller(shown) = &self.audience {
+            let mut text = Vec::new();
+            show(&mut Harmless(&mut text))?;
+            if let Ok(mut shown) = shown.lock() {
+                shown.json = serde_json::to_string(data)?;
+                shown.text.push_str(&String::from_utf8_lossy(&text));
             }
-        };
-        match json {
+            return Ok(());
+        }
+        match &self.globals.json {
             Some(JsonTarget::Stdout) => {
                 return self.stdout(|out| {
                     serde_json::to_writer_pretty(&mut *out, data)?;
@@ -117,7 +122,7 @@ impl Output {
             }
             None => {}
         }
-        if quiet { Ok(()) } else { self.stdout(|out| show(&mut Harmless(out))) }
+        if self.globals.quiet { Ok(()) } else { self.stdout(|out| show(&mut Harmless(out))) }
     }
 
     /// Writes to standard output. A reader that went away is not an error of ours.
@@ -142,9 +147,14 @@ impl Output {
     /// Whether standard output is for JSON.
     pub fn wants_json(&self) -> bool {
         match &self.audience {
-            Audience::Console { json, .. } => *json == Some(JsonTarget::Stdout),
+            Audience::Console => self.globals.json == Some(JsonTarget::Stdout),
             Audience::Caller(_) => true,
         }
+    }
+
+    /// Whether a program called the command, instead of a person or a shell.
+    pub fn is_called(&self) -> bool {
+        matches!(self.audience, Audience::Caller(_))
     }
 
     /// Who hears about long work.

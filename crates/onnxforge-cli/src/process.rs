@@ -1,6 +1,9 @@
 //! Other processes that work for a command.
 
+use std::ffi::OsString;
 use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -11,6 +14,27 @@ use crate::failure::Failure;
 
 /// How often a process that runs is looked at.
 const LOOK: Duration = Duration::from_millis(20);
+
+/// Another program of ours: the one that lies beside the program that runs, or the first in the search path.
+pub fn find(name: &str, running: &[OsString]) -> Option<PathBuf> {
+    let file = format!("{name}{}", std::env::consts::EXE_SUFFIX);
+    let beside = running.first().and_then(|program| Path::new(program).parent());
+    let searched = std::env::var_os("PATH").unwrap_or_default();
+    let folders = beside.map(Path::to_owned).into_iter().chain(std::env::split_paths(&searched));
+    // What a relative path leads to depends on where somebody stands, and may be anybody's.
+    folders.filter(|folder| folder.is_absolute()).map(|folder| folder.join(&file)).find(|path| path.is_file())
+}
+
+/// Becomes another program, or where the system has no such thing runs it and ends as it ends. Returns only if it cannot be started.
+pub fn replace_with(command: &mut Command) -> io::Error {
+    #[cfg(unix)]
+    return std::os::unix::process::CommandExt::exec(command);
+    #[cfg(not(unix))]
+    match command.status() {
+        Ok(status) => std::process::exit(status.code().unwrap_or(crate::program::FAILED.into())),
+        Err(error) => error,
+    }
+}
 
 /// What a process may use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -72,13 +96,14 @@ pub fn end_with_starter() {
             while parent_id() == starter {
                 std::thread::sleep(LOOK);
             }
-            std::process::exit(crate::FAILED.into());
+            std::process::exit(crate::program::FAILED.into());
         };
         // Where the system has no room for one more thread, nobody watches, and the work goes on to its end.
         let _ = std::thread::Builder::new().stack_size(WATCHER_STACK).spawn(watch);
     }
 }
 
+/// Ends this process once the one of ours that started it is gone; not on this system.
 #[cfg(not(unix))]
 pub fn end_with_starter() {}
 
@@ -130,3 +155,20 @@ fn limit_memory(child: &Child, memory: Option<u64>) {
 
 #[cfg(not(target_os = "linux"))]
 fn limit_memory(_: &Child, _: Option<u64>) {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_found_beside_the_one_that_runs() {
+        let folder = tempfile::tempdir().unwrap();
+        let other = folder.path().join(format!("onnxforge-other{}", std::env::consts::EXE_SUFFIX));
+        let running = [folder.path().join("onnxforge").into_os_string()];
+        assert_eq!(find("onnxforge-other", &running), None);
+        std::fs::write(&other, "").unwrap();
+        assert_eq!(find("onnxforge-other", &running), Some(other));
+        assert_eq!(find("onnxforge-other", &["onnxforge".into()]), None);
+        assert_eq!(find("onnxforge-other", &[]), None);
+    }
+}

@@ -1,22 +1,44 @@
-//! onnxforge: ONNX models, loaded without loss, held in a graph that is safe to edit, and saved at any size.
+//! onnxforge makes ONNX models smaller, faster and understandable, and verifies that nothing changed.
 //!
 //! # A tour
 //!
-//! Load a model, look at it, change it through the one door for changes, and save it:
+//! Load a model, optimize it, look at what was done, and save it. The result is compared with the original before you get it:
 //!
 //! ```
-//! use onnxforge::io::{LoadOptions, SaveOptions};
+//! # fn main() -> Result<(), onnxforge::Error> {
+//! # let folder = tempfile::tempdir().map_err(|_| ()).unwrap_or_else(|()| std::process::exit(1));
+//! # let input = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/small_cnn.onnx");
+//! # let output = folder.path().join("small.onnx");
+//! use onnxforge::{Options, VerifyOptions};
+//!
+//! let model = onnxforge::load(input)?;
+//! let optimized = onnxforge::optimize(model, &Options::default())?;
+//! let report = &optimized.report;
+//! assert!(report.after.nodes < report.before.nodes);
+//! assert!(report.verification.global.is_some() && report.verification.reverted.is_empty());
+//! optimized.save(&output)?;
+//!
+//! // Any two models can be compared, whatever tool made them.
+//! let found = onnxforge::verify(&onnxforge::load(input)?, &onnxforge::load(&output)?, &VerifyOptions::default())?;
+//! assert_ne!(found.report.verdict, onnxforge::verify::Verdict::Different);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! [`Options`] fix sizes, convert to newer operators, select passes and say how to verify; [`upgrade()`], [`extract()`] and [`inspect()`]
+//! are its siblings. Everything that commands of the command line do is a function like these.
+//!
+//! # Changing a model
+//!
+//! Models change through one door, which keeps names, consumers and origins right. Say which nodes are consumed, what takes their
+//! place, and which value gets the new definition:
+//!
+//! ```
 //! use onnxforge::ir::{Accuracy, Op, Rewrite};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! # let folder = tempfile::tempdir()?;
-//! # let output = folder.path().join("cnn.onnx");
 //! # let input = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/small_cnn.onnx");
-//! let mut model = onnxforge::io::load(input.as_ref(), &LoadOptions::default())?;
-//! let before = model.node_count();
-//!
-//! // Replace every Relu by a LeakyRelu: say which node is consumed, what takes its place,
-//! // and which value gets the new definition. Names, readers and origins follow by themselves.
+//! let mut model = onnxforge::load(input)?;
 //! let relus: Vec<_> = model.nodes().filter(|(_, node)| node.op().is("Relu")).map(|(id, _)| id).collect();
 //! for relu in relus {
 //!     let (x, y) = (model.node(relu).input(0), model.node(relu).output(0));
@@ -25,58 +47,54 @@
 //!     rewrite.redefine(y.ok_or("a Relu without result")?, leaky.output(0));
 //!     model.commit(rewrite)?;
 //! }
-//! assert_eq!(model.node_count(), before);
 //! assert!(model.journal().iter().all(|entry| &*entry.rule == "leak"));
-//!
-//! onnxforge::io::save(&model, &output, &SaveOptions::default())?;
 //! # Ok(())
 //! # }
 //! ```
 //!
 //! # Layers
 //!
-//! Each module uses only those before it.
+//! This crate is the front door; behind it stand crates along the layers, each of which uses only those before it. Their modules are
+//! re-exported here.
 //!
-//! | module | what it does |
-//! |---|---|
-//! | [`mmap`], [`blob`], [`progress`], [`cancel`], [`random`] | mapped files, shared byte ranges, reports about long work, its early end, random numbers |
-//! | [`proto`] | bytes to messages and back |
-//! | [`ir`] | the model in memory, and [`ir::edit`], the only way to change it |
-//! | [`io`] | messages to models and back, external data, atomic files |
-//! | [`text`] | the ONNX notation, both ways |
-//! | [`ops`] | the operators: signatures, inference, evaluation |
-//! | [`infer`] | what is known of every value of a model |
-//! | [`eval`] | runs models |
-//! | [`rewrite`] | the engine that applies rules and checks each change |
-//! | [`passes`] | changes that make models smaller or faster |
-//! | [`check`] | whether a model is valid |
-//! | [`interface`] | other sizes, shapes and outputs |
-//! | [`upgrade`] | newer operator sets |
-//! | [`redact`] | models without weights, to share |
-//! | [`runtime`] | ONNX Runtime, where it is installed |
-//! | [`hierarchy`] | the PyTorch modules that nodes come from |
-//! | [`verify`] | whether two models compute the same |
-//! | [`analysis`] | what a model is made of, and what becomes of it |
+//! | crate | modules | what it does |
+//! |---|---|---|
+//! | `onnxforge-proto` | [`proto`], [`blob`], [`mmap`], [`progress`], [`cancel`], [`random`] | bytes to messages and back, mapped files |
+//! | `onnxforge-ir` | [`ir`], [`io`], [`text`], [`redact`] | the model in memory and the only way to change it; load, save, ONNX text |
+//! | `onnxforge-ops` | [`ops`], [`infer`], [`eval`], [`check`] | the operators; shape inference, execution and checks of whole models |
+//! | `onnxforge-rewrite` | [`rewrite`], [`passes`], [`mod@upgrade`], [`interface`] | rules and their driver, passes, newer operator sets, other sizes |
+//! | `onnxforge-verify` | [`mod@verify`], [`runtime`], [`bench`] | whether models compute the same; ONNX Runtime |
+//! | `onnxforge-hierarchy` | [`hierarchy`] | the PyTorch modules that nodes come from |
+//! | `onnxforge-analysis` | [`analysis`] | what a model is made of, and what becomes of it |
 
-pub mod analysis;
-pub mod blob;
-pub mod cancel;
-pub mod check;
-pub mod eval;
-pub mod hierarchy;
-pub mod infer;
-pub mod interface;
-pub mod io;
-pub mod ir;
-pub mod mmap;
-pub mod ops;
-pub mod passes;
-pub mod progress;
-pub mod proto;
-pub mod random;
-pub mod redact;
-pub mod rewrite;
-pub mod runtime;
-pub mod text;
-pub mod upgrade;
-pub mod verify;
+mod error;
+pub mod extraction;
+pub mod loading;
+pub mod optimize;
+pub mod page;
+pub mod selection;
+pub mod verification;
+
+pub use onnxforge_analysis as analysis;
+pub use onnxforge_analysis::inspect::{Inspection, inspect};
+pub use onnxforge_hierarchy as hierarchy;
+pub use onnxforge_hierarchy::Hierarchy;
+pub use onnxforge_ir as ir;
+pub use onnxforge_ir::io::save;
+pub use onnxforge_ir::{Model, io, redact, text};
+pub use onnxforge_ops as ops;
+pub use onnxforge_ops::{check, eval, infer};
+pub use onnxforge_proto as proto;
+pub use onnxforge_proto::{blob, cancel, mmap, progress, random};
+pub use onnxforge_rewrite as rewrite;
+pub use onnxforge_rewrite::upgrade::upgrade;
+pub use onnxforge_rewrite::{interface, passes, upgrade};
+pub use onnxforge_verify as verify;
+pub use onnxforge_verify::{bench, runtime};
+
+pub use self::error::Error;
+pub use self::extraction::{ExtractOptions, Extracted, extract};
+pub use self::loading::{load, load_valid};
+pub use self::optimize::{Optimized, Options, optimize, optimize_with};
+pub use self::selection::Selection;
+pub use self::verification::{Verified, VerifyOptions, verify, verify_with};

@@ -9,17 +9,19 @@ use onnxforge::verify::guard::{Compared, When};
 use serde::Serialize;
 
 use super::Models;
-use super::optimize::{Comparison, Selection};
+use crate::arguments::{Comparison, SelectionArgs};
 use crate::failure::{Failure, Verdict};
 use crate::output::{Output, number, table};
 
-/// Count the nodes that each pass removes: alone on the model as it is, and as one of all.
+/// Count the nodes that each pass removes, alone and in the pipeline.
+///
+/// Alone, a pass runs on the model as it is.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
     models: Models,
     #[command(flatten)]
-    selection: Selection,
+    selection: SelectionArgs,
     /// Compare results with those of the original after each pass; --samples, --engine, --inputs and --seed are for that.
     #[arg(long)]
     verify: bool,
@@ -41,7 +43,7 @@ struct Attributed {
 }
 
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
-    let passes = args.selection.resolve()?;
+    let passes = args.selection.passes()?;
     let models = args.models.each(output, |path, model| {
         let checks = match args.verify {
             true => Some(args.comparison.resolve(When::Each, &model, output)?),

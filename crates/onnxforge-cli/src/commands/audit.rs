@@ -13,10 +13,10 @@ use super::{Models, short_name};
 use crate::failure::{Failure, Verdict};
 use crate::output::{Output, grouped, number, table};
 
-/// Find what passes are about: shape chains, casts, attention, norms, constants and more; several models side by side.
+/// List optimization opportunities, and what each is worth.
 ///
-/// What a finding is worth is measured: its pass runs, alone, on a copy of the model. With -v every place is listed, with the modules that its
-/// nodes come from.
+/// Shape chains, casts, attention, norms, constants and more; several models side by side. What a finding is worth is measured: its pass runs,
+/// alone, on a copy of the model. With -v every match is listed, with the modules that its nodes come from.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]

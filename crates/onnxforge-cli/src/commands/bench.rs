@@ -10,8 +10,8 @@ use std::time::Duration;
 use clap::ValueEnum;
 use clap::builder::RangedU64ValueParser;
 use comfy_table::Cell;
-use onnxforge::analysis::bench::{self, Budget, Estimate, FEWEST, Group, Measured, Memory, Verdict as Said};
 use onnxforge::analysis::inspect::inspect;
+use onnxforge::bench::{self, Budget, Estimate, FEWEST, Group, Measured, Memory, Verdict as Said};
 use onnxforge::eval::{check_inputs, sample};
 use onnxforge::ir::Model;
 use onnxforge::ops::Value;
@@ -22,13 +22,15 @@ use onnxforge::runtime::{Level, Runtime};
 use serde::Serialize;
 
 use super::LevelArg;
-use super::run::{check_dims, complete, named_size, seconds, write_npz};
-use super::verify::given;
+use super::run::write_npz;
+use crate::arguments::{check_dims, complete, given, named_size, seconds};
 use crate::failure::{Failure, Verdict};
 use crate::output::{Output, bytes, grouped, number, table};
 use crate::process::{Ended, Limits, run as run_process};
 
-/// Measure how long ONNX Runtime takes to load and to run models, and how much memory; tell which is faster than the first.
+/// Measure latency, load time and memory in ONNX Runtime.
+///
+/// The first model is what others are compared with.
 ///
 /// All models run on the same inputs and take turns; each is compared with the first within a round. Sessions of one model differ, those
 /// of small ones by a fifth, so there are several, each in a process of its own, and the interval of a median is one over sessions.

@@ -13,7 +13,7 @@ use super::LevelArg;
 use crate::failure::{Failure, Verdict};
 use crate::output::{Output, grouped, number, table};
 
-/// Tell which operators ONNX Runtime runs for a model, after the fusions that it makes itself.
+/// List the operators that ONNX Runtime runs after its own fusions.
 ///
 /// Of several models each is compared with the first; the answer is no when ONNX Runtime runs more nodes for one of them.
 #[derive(Debug, clap::Args)]

@@ -3,12 +3,13 @@
 use std::path::PathBuf;
 
 use onnxforge::check::{Problem, Severity, check};
+use onnxforge::io::Source;
 use serde::Serialize;
 
 use crate::failure::{Failure, Verdict};
 use crate::output::Output;
 
-/// Check that a model is valid, and list every problem with its place.
+/// Check that a model is valid; list every problem with its place.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The model.
@@ -27,7 +28,7 @@ struct Report<'a> {
 }
 
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
-    let (message, mut files) = output.files.message(&args.model)?;
+    let Source { message, mut files, .. } = output.files.open(&args.model)?;
     let problems = check(&message, &mut files);
     let errors = problems.iter().filter(|problem| problem.severity == Severity::Error).count();
     let warnings = problems.len() - errors;

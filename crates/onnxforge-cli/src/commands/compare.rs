@@ -15,7 +15,7 @@ use crate::output::{Output, grouped};
 /// How many differences of a kind are shown.
 const SHOWN: usize = 10;
 
-/// Tell whether two models have the same topology, and where they first differ.
+/// Compare the graphs of two models; show where they first differ.
 ///
 /// They are identical when nothing but metadata and documentation differs, and structurally equal when nothing but names and orders
 /// inside does: weights count bit for bit, wherever they lie. The answer is no (exit code 1) when they are neither.

@@ -1,6 +1,5 @@
 //! `onnxforge completions`: for the shell.
 
-use clap::CommandFactory;
 use serde::Serialize;
 
 use crate::failure::{Failure, Verdict};
@@ -22,7 +21,7 @@ struct Report<'a> {
 
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut crate::Cli::command(), "onnxforge", &mut script);
+    clap_complete::generate(args.shell, &mut crate::Cli::definition(), "onnxforge", &mut script);
     let text = String::from_utf8_lossy(&script);
     output.result(&Report { schema: 1, text: &text }, |out| out.write_all(&script))?;
     Ok(Verdict::Yes)

@@ -9,8 +9,9 @@ use super::hierarchy::{View, Viewed};
 use crate::failure::{Failure, Verdict};
 use crate::output::{Output, number, table};
 
-/// Tell how many nodes are known to come from a module, by what their operators are for. A node of which only the model is known
-/// never counts.
+/// Count the nodes whose module is known, by kind of operator.
+///
+/// A node of which only the model is known never counts.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! `onnxforge doctor`: what was found on this machine, and the cure for what was not.
+//! `onnxforge doctor`: what was found on this machine, and fixes for what was not.
 
 use onnxforge::runtime::Runtime;
 use onnxforge::runtime::find::{Source, VARIABLE};
@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::failure::{Failure, Verdict};
 use crate::output::Output;
 
-/// Tell what was found on this machine, and the cure for what was not.
+/// Check the environment and suggest fixes.
 #[derive(Debug, clap::Args)]
 pub struct Args {}
 

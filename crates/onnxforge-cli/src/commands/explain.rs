@@ -6,10 +6,11 @@ use onnxforge::passes;
 use onnxforge::passes::pipeline::{Options, optimize};
 use serde::Serialize;
 
+use crate::arguments::find;
 use crate::failure::{Failure, Verdict};
 use crate::output::{Output, table};
 
-/// Tell where a pass fires in a model, and why it leaves other places alone.
+/// Show where a pass fires in a model, and why not elsewhere.
 ///
 /// The pass runs on the model as it is, after the passes that stand before it have run.
 #[derive(Debug, clap::Args)]
@@ -46,7 +47,7 @@ struct Left {
 }
 
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
-    let pass = super::optimize::find(&args.pass)?;
+    let pass = find(&args.pass)?;
     let mut model = output.files.load(&args.model)?;
     if !args.alone {
         let before = passes::defaults().take_while(|before| before.name != pass.name).collect();

@@ -3,8 +3,9 @@
 use std::ffi::OsString;
 
 use crate::failure::{Failure, Verdict};
+use crate::output::Output;
 
-/// Export a PyTorch model, with the module of every node; a command of the Python package.
+/// Export a PyTorch model with its modules, by the Python package.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// What the command of the Python package takes: `python -m onnxforge export --help`.
@@ -12,7 +13,7 @@ pub struct Args {
     words: Vec<OsString>,
 }
 
-pub fn run(args: &Args) -> Result<Verdict, Failure> {
+pub fn run(args: &Args, _: &Output) -> Result<Verdict, Failure> {
     let words = args.words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
     Err(Failure::new(format!(
         "export runs in Python, beside PyTorch: pip install 'onnxforge[torch]', then python -m onnxforge export {words}"

@@ -10,9 +10,9 @@ use super::{Models, short_name};
 use crate::failure::{Failure, Verdict};
 use crate::output::{Output, grouped, number, table};
 
-/// Tell what kind of network models are (vision, transformer, hybrid, llm, audio or other), how sure that is, and why.
+/// Classify models: vision, transformer, hybrid, llm, audio, other.
 ///
-/// Only structure counts: operators, shapes, and how values flow. Names decide nothing.
+/// Shows how sure that is, and why. Only structure counts: operators, shapes, and how values flow. Names decide nothing.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]

@@ -10,15 +10,16 @@ use onnxforge::ir::{Model, ScopeId, ValueId};
 use onnxforge::ops::Fact;
 use serde::Serialize;
 
-use super::run::seconds;
 use super::{ExternalArg, warn_of_newer_opsets};
+use crate::arguments::seconds;
 use crate::failure::{Failure, Verdict};
 use crate::files::WrittenFile;
 use crate::output::{Output, bytes, table};
 
-/// Infer the type and shape of every value, with unknown sizes as expressions of the inputs' dimensions.
+/// Infer the type and shape of every value, with symbolic sizes.
 ///
-/// The answer is no (exit code 1) when a declared shape contradicts what follows, or a node cannot run.
+/// Unknown sizes are expressions of the inputs' dimensions. The answer is no (exit code 1) when a declared shape contradicts what follows, or a
+/// node cannot run.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The model.

@@ -11,12 +11,14 @@ use onnxforge::ir::Model;
 use onnxforge::passes;
 use serde::Serialize;
 
-use super::run::named_size;
 use super::{Models, short_name};
+use crate::arguments::named_size;
 use crate::failure::{Failure, Verdict};
 use crate::output::{Output, bar, bytes, grouped, number, table};
 
-/// Show what models are made of: interface, operators, weights, operations and memory; several of them side by side.
+/// Show interface, operators, weights, FLOPs and memory of models.
+///
+/// Several models are shown side by side.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -65,7 +67,7 @@ impl Inspected {
         let effort = effort(&model, &sizes);
         let passes = args.passes.then(|| {
             let scene = Scene::of(&mut model);
-            let trials = passes::defaults().filter_map(|pass| scene.trial(pass.name));
+            let trials = passes::defaults().map(|pass| scene.trial(pass));
             let chance = |trial: onnxforge::analysis::scene::Trial| Chance {
                 pass: trial.outcome.pass.name,
                 fires: trial.outcome.edits,

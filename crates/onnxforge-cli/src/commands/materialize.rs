@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use onnxforge::io::Source;
 use onnxforge::io::load::from_message;
 use onnxforge::redact::materialize;
 
@@ -9,7 +10,9 @@ use super::{ExternalArg, Written};
 use crate::failure::{Failure, Verdict};
 use crate::output::{Output, forbid_inputs};
 
-/// Give a redacted model random weights of the same distributions, the same ones for the same seed.
+/// Give a redacted model random weights of the same distributions.
+///
+/// The same seed gives the same weights.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// What `redact` wrote.
@@ -27,7 +30,7 @@ pub struct Args {
 
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     forbid_inputs(&args.output, std::slice::from_ref(&args.skeleton))?;
-    let (mut message, mut files) = output.files.message(&args.skeleton)?;
+    let Source { mut message, mut files, .. } = output.files.open(&args.skeleton)?;
     let named = |error: String| Failure::at(&args.skeleton, error);
     materialize(&mut message, args.seed).map_err(|error| named(error.to_string()))?;
     let model = from_message(message, &mut files).map_err(|error| named(error.to_string()))?;

@@ -16,7 +16,6 @@ mod fingerprint;
 mod hierarchy;
 mod infer;
 mod inspect;
-mod lab;
 mod materialize;
 mod optimize;
 mod parse;
@@ -40,99 +39,47 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use onnxforge::check::{Problem, Rule, Severity, check as find_problems};
 use onnxforge::ir::Model;
 use onnxforge::ops::callee::newer_opsets;
 use onnxforge::progress::Unit;
 use serde::Serialize;
 
-use crate::failure::{Failure, Kind, Verdict};
+use crate::failure::{Failure, Verdict};
 use crate::files::WrittenFile;
 use crate::jobs;
 use crate::output::Output;
 
-/// Bytes that given inputs of models that are compared may take.
-const MOST_INPUTS: u64 = 16 << 30;
+/// Defines the commands, each once: its group, its name, and the module of that name with its arguments and its work.
+macro_rules! commands {
+    ($($group:literal: $($name:ident($module:ident)),+;)+) => {
+        /// The commands.
+        #[derive(Debug, clap::Subcommand)]
+        pub enum Command {
+            $($($name($module::Args),)+)+
+        }
 
-/// The commands.
-#[derive(Debug, clap::Subcommand)]
-pub enum Command {
-    Optimize(optimize::Args),
-    Upgrade(upgrade::Args),
-    Verify(verify::Args),
-    Compare(compare::Args),
-    Passes(passes::Args),
-    Explain(explain::Args),
-    Attribute(attribute::Args),
-    Audit(audit::Args),
-    Fingerprint(fingerprint::Args),
-    Census(census::Args),
-    Bench(bench::Args),
-    Study(study::Args),
-    #[command(hide = true)]
-    Lab(lab::Args),
-    Check(check::Args),
-    Inspect(inspect::Args),
-    Infer(infer::Args),
-    Run(run::Args),
-    Save(save::Args),
-    Print(print::Args),
-    Parse(parse::Args),
-    Reduce(reduce::Args),
-    Export(export::Args),
-    Tag(tag::Args),
-    Tree(tree::Args),
-    Coverage(coverage::Args),
-    Extract(extract::Args),
-    Report(report::Args),
-    Restore(restore::Args),
-    Strip(strip::Args),
-    Validate(validate::Args),
-    Redact(redact::Args),
-    Materialize(materialize::Args),
-    Doctor(doctor::Args),
-    Completions(completions::Args),
+        impl Command {
+            /// Does the work.
+            pub fn run(self, output: &Output) -> Result<Verdict, Failure> {
+                match self {
+                    $($(Self::$name(args) => $module::run(&args, output),)+)+
+                }
+            }
+        }
+
+        /// The groups in which help lists the commands, the common ones first.
+        pub const GROUPS: &[(&str, &[&str])] = &[$(($group, &[$(stringify!($module)),+])),+];
+    };
 }
 
-impl Command {
-    pub fn run(self, output: &Output) -> Result<Verdict, Failure> {
-        match self {
-            Self::Optimize(args) => optimize::run(&args, output),
-            Self::Upgrade(args) => upgrade::run(&args, output),
-            Self::Verify(args) => verify::run(&args, output),
-            Self::Compare(args) => compare::run(&args, output),
-            Self::Passes(args) => passes::run(&args, output),
-            Self::Explain(args) => explain::run(&args, output),
-            Self::Attribute(args) => attribute::run(&args, output),
-            Self::Audit(args) => audit::run(&args, output),
-            Self::Fingerprint(args) => fingerprint::run(&args, output),
-            Self::Census(args) => census::run(&args, output),
-            Self::Bench(args) => bench::run(&args, output),
-            Self::Study(args) => study::run(&args, output),
-            Self::Lab(args) => lab::run(&args, output),
-            Self::Check(args) => check::run(&args, output),
-            Self::Infer(args) => infer::run(&args, output),
-            Self::Inspect(args) => inspect::run(&args, output),
-            Self::Run(args) => run::run(&args, output),
-            Self::Save(args) => save::run(&args, output),
-            Self::Print(args) => print::run(&args, output),
-            Self::Parse(args) => parse::run(&args, output),
-            Self::Reduce(args) => reduce::run(&args, output),
-            Self::Export(args) => export::run(&args),
-            Self::Tag(args) => tag::run(&args, output),
-            Self::Tree(args) => tree::run(&args, output),
-            Self::Coverage(args) => coverage::run(&args, output),
-            Self::Extract(args) => extract::run(&args, output),
-            Self::Report(args) => report::run(&args, output),
-            Self::Restore(args) => restore::run(&args, output),
-            Self::Strip(args) => strip::run(&args, output),
-            Self::Validate(args) => validate::run(&args, output),
-            Self::Redact(args) => redact::run(&args, output),
-            Self::Materialize(args) => materialize::run(&args, output),
-            Self::Doctor(args) => doctor::run(&args, output),
-            Self::Completions(args) => completions::run(&args, output),
-        }
-    }
+commands! {
+    "Optimize": Optimize(optimize), Upgrade(upgrade), Passes(passes), Explain(explain);
+    "Verify": Verify(verify), Compare(compare), Bench(bench), Reduce(reduce);
+    "Understand": Inspect(inspect), Audit(audit), Infer(infer), Attribute(attribute), Fingerprint(fingerprint), Census(census);
+    "Modules": Tree(tree), Extract(extract), Report(report), Export(export), Tag(tag), Coverage(coverage), Validate(validate),
+        Restore(restore), Strip(strip);
+    "Files": Check(check), Run(run), Save(save), Print(print), Parse(parse), Redact(redact), Materialize(materialize);
+    "Tools": Doctor(doctor), Completions(completions), Study(study);
 }
 
 /// Where weights go, as users say it.
@@ -234,28 +181,6 @@ fn short_name<'a>(path: &'a str, paths: &[&str]) -> &'a str {
     let ending = format!("/{}", name(path));
     let same = paths.iter().filter(|other| other.ends_with(&ending)).count();
     if same > 1 { path } else { name(path) }
-}
-
-/// The rules that a model may break without losing its meaning.
-const HARMLESS: &[Rule] = &[Rule::MissingShape, Rule::RuntimeOperator];
-
-/// A model that contradicts the standard has no meaning that could be kept. `cured` are rules that what is to be done takes care of.
-fn refuse_invalid(path: &Path, output: &Output, cured: &[Rule]) -> Result<(), Failure> {
-    let (message, mut files) = output.files.message(path)?;
-    let problems = find_problems(&message, &mut files);
-    let matters = |problem: &&Problem| {
-        problem.severity == Severity::Error
-            && !cured.contains(&problem.rule)
-            && !HARMLESS.contains(&problem.rule)
-    };
-    let errors: Vec<&Problem> = problems.iter().filter(matters).collect();
-    let Some(first) = errors.first() else { return Ok(()) };
-    let more = match errors.len() - 1 {
-        0 => String::new(),
-        more => format!(" (and {more} more; `onnxforge check` lists them)"),
-    };
-    let failure = Failure::at(path, format_args!("{}: {}{more}", first.place, first.message));
-    Err(Failure { kind: Kind::Invalid, place: Some(first.place.to_string()), ..failure })
 }
 
 /// What a command wrote, for `--json` and for people.

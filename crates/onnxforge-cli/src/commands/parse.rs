@@ -9,7 +9,7 @@ use super::Written;
 use crate::failure::{Failure, Verdict};
 use crate::output::{Output, forbid_inputs};
 
-/// Read a model in the ONNX notation and save it.
+/// Read a model in the ONNX text notation and save it.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The text, `-` for standard input.

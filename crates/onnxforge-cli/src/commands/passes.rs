@@ -1,14 +1,14 @@
 //! `onnxforge passes`: the catalogue.
 
-use onnxforge::ir::Accuracy;
 use onnxforge::passes::targets::{TARGETS, Target};
 use onnxforge::passes::{self, Pass};
 use serde::Serialize;
 
+use crate::arguments::find;
 use crate::failure::{Failure, Verdict};
 use crate::output::{Output, table};
 
-/// List the passes with what they promise, or tell all about one.
+/// List the passes with their accuracy, or describe one.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Tell all about this pass: what it matches, its accuracy and why it is right.
@@ -27,31 +27,21 @@ struct Entry {
     text: String,
 }
 
-/// The accuracy class in words.
-pub fn class(accuracy: Accuracy) -> &'static str {
-    match accuracy {
-        Accuracy::BitExact => "bit-exact",
-        Accuracy::ValueExact => "value-exact",
-        Accuracy::Rounding { .. } => "rounding",
-        Accuracy::Approximate { .. } => "approximate",
-    }
-}
-
 /// The targets for which a pass runs, unless it runs for all.
 fn for_targets(pass: &Pass) -> Vec<&'static str> {
-    let wants = |target: &&&'static Target| target.passes().any(|wanted| wanted.name == pass.name);
+    let wants = |target: &&&'static Target| pass.runs_for(target);
     let targets: Vec<&str> = TARGETS.iter().filter(wants).map(|target| target.name).collect();
     if targets.len() == TARGETS.len() { Vec::new() } else { targets }
 }
 
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     let chosen = match &args.pass {
-        Some(name) => vec![super::optimize::find(name)?],
+        Some(name) => vec![find(name)?],
         None => passes::all().collect(),
     };
     let entry = |pass: &&'static Pass| Entry {
         name: pass.name,
-        class: class(pass.accuracy()),
+        class: pass.accuracy().class(),
         on_request: pass.is_optional(),
         targets: if pass.is_optional() { Vec::new() } else { for_targets(pass) },
         summary: pass.summary(),

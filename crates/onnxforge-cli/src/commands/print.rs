@@ -4,6 +4,7 @@ use std::fmt;
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 
+use onnxforge::io::Source;
 use onnxforge::proto::schema::ModelProto;
 use onnxforge::text::{self, PrintOptions};
 use serde::Serialize;
@@ -12,9 +13,9 @@ use super::Written;
 use crate::failure::{Failure, Verdict};
 use crate::output::{Output, forbid_inputs};
 
-/// Print a model in the ONNX notation; `parse` reads it back exactly.
+/// Print a model in the ONNX text notation.
 ///
-/// On a terminal, long tensors are left out unless --full is given.
+/// `parse` reads it back exactly. On a terminal, long tensors are left out unless --full is given.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The model.
@@ -40,7 +41,7 @@ struct Report {
 }
 
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
-    let (message, _) = output.files.message(&args.model)?;
+    let Source { message, .. } = output.files.open(&args.model)?;
     let options = options(args, output);
     match &args.output {
         Some(path) => {

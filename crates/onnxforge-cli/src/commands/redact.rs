@@ -2,15 +2,16 @@
 
 use std::path::PathBuf;
 
+use onnxforge::io::Source;
 use onnxforge::redact::{RedactOptions, redact};
 
 use super::Written;
 use crate::failure::{Failure, Verdict};
 use crate::output::{Output, bytes, forbid_inputs};
 
-/// Take the weights out of a model, so that it can be shared; `materialize` gives it random ones.
+/// Remove the weights of a model, so that it can be shared.
 ///
-/// Names, types, shapes, integers in attributes, small tensors and the distribution of each large one stay.
+/// Names, types, shapes, integers in attributes, small tensors and the distribution of each large one stay; `materialize` gives it random weights.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The model.
@@ -28,7 +29,7 @@ pub struct Args {
 
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     forbid_inputs(&args.output, std::slice::from_ref(&args.model))?;
-    let (mut message, mut files) = output.files.message(&args.model)?;
+    let Source { mut message, mut files, .. } = output.files.open(&args.model)?;
     let options = RedactOptions { keep_below: args.keep_below, hash_names: args.hash_names.clone() };
     let done = redact(&mut message, &mut files, &options).map_err(|error| Failure::at(&args.model, error))?;
     let mut written = Written::new(output.files.save_message(&message, &args.output)?);

@@ -13,12 +13,12 @@ use onnxforge::verify::guard;
 use onnxforge::verify::reduce::reduce;
 use serde::Serialize;
 
-use super::optimize::{Checks, Selection};
+use crate::arguments::{Checks, SelectionArgs};
 use crate::failure::{Failure, Verdict};
 use crate::files::WrittenFile;
 use crate::output::{Output, forbid_inputs};
 
-/// Find the smallest part of a model that still shows a failure: of a command, or of optimizing it.
+/// Shrink a model that makes a command or the optimizer fail.
 ///
 /// Nodes and outputs are taken away as long as the failure stays; what a part reads and does not compute becomes an input.
 #[derive(Debug, clap::Args)]
@@ -38,7 +38,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 600)]
     seconds: u64,
     #[command(flatten)]
-    selection: Selection,
+    selection: SelectionArgs,
     #[command(flatten)]
     checks: Checks,
 }
@@ -56,7 +56,7 @@ struct Report {
 }
 
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
-    let passes = args.selection.resolve()?;
+    let passes = args.selection.passes()?;
     if args.command.as_ref().is_some_and(|command| !command.contains("{}")) {
         return Err(Failure::new("--command needs {} where the file of a part goes".to_owned()));
     }

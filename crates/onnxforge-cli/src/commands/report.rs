@@ -1,25 +1,20 @@
 //! `onnxforge report`: a page that shows the modules of a model.
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use onnxforge::analysis::cost::at_sizes;
 use onnxforge::hierarchy::explorer::graphs;
-use onnxforge::hierarchy::report::{Contents, Optimization, page::page};
-use onnxforge::hierarchy::{Hierarchy, Policy, Tags};
 use onnxforge::infer::Inference;
-use onnxforge::ir::Model;
-use onnxforge::verify::named_dims;
+use onnxforge::page::page;
 
 use super::Written;
 use super::hierarchy::{View, Viewed};
-use super::run::{check_dims, named_size};
+use crate::arguments::{check_dims, named_size};
 use crate::failure::{Failure, Verdict};
 use crate::output::{Output, forbid_inputs};
 
-/// Write a page that shows the modules of a model: a tree with nodes, parameters, bytes and operations, and each module's inputs, outputs and nodes.
+/// Write an HTML page that shows the modules of a model.
 ///
-/// The page is one file that needs no network.
+/// A tree with nodes, parameters, bytes and FLOPs, and each module's inputs, outputs and nodes. The page is one file that needs no network.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -43,7 +38,8 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     check_dims(&args.set_dim, &model)?;
     let mut files = Vec::new();
     if let Some(path) = &args.output {
-        let page = page_of(&args.viewed.source.model, &model, &hierarchy, &policy, &args.set_dim, None);
+        let file = args.viewed.source.model.display().to_string();
+        let page = page(&file, &model, &hierarchy, &policy, &args.set_dim, None);
         files.extend(output.files.write(path, |out| out.write_all(page.as_bytes()))?);
     }
     if let Some(path) = &args.model_explorer {
@@ -54,33 +50,4 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     }
     Written::new(files).show(output)?;
     Ok(Verdict::Yes)
-}
-
-/// The page of a model.
-pub fn page_of(
-    file: &Path,
-    model: &Model,
-    hierarchy: &Hierarchy,
-    policy: &Policy,
-    dims: &[(String, usize)],
-    optimization: Option<Optimization>,
-) -> String {
-    let facts = Inference::of(model);
-    let mut sizes: BTreeMap<String, u64> = named_dims(model).into_iter().map(|name| (name, 1)).collect();
-    sizes.extend(dims.iter().map(|(name, size)| (name.clone(), *size as u64)));
-    let flops = at_sizes(model, &facts, &sizes.clone().into_iter().collect());
-    let note: Vec<String> = sizes.iter().map(|(name, size)| format!("{name}={size}")).collect();
-    let tags = Tags::new(hierarchy.table(), policy);
-    let file = file.display().to_string();
-    let contents = Contents {
-        model,
-        file: &file,
-        hierarchy,
-        tags: &tags,
-        facts: &facts,
-        flops: &|node| flops.get(&node).copied(),
-        flops_note: (!note.is_empty()).then(|| format!("at {}", note.join(", "))),
-        optimization,
-    };
-    page(&contents.data())
 }

@@ -16,7 +16,9 @@ use crate::failure::{Failure, Verdict};
 use crate::files::WrittenFile;
 use crate::output::{Output, bytes};
 
-/// Tag a model that another tool made from one whose modules are known, by the names of results that both have.
+/// Recover the modules of a model that another tool converted.
+///
+/// They are found by the names of results that the model shares with one whose modules are known.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The model that lost its tags.

@@ -1,6 +1,5 @@
 //! `onnxforge run`: runs a model with the operators of this library.
 
-mod parse;
 mod select;
 
 use std::io::Write;
@@ -12,9 +11,8 @@ use onnxforge::eval::{Options, Session, npz};
 use onnxforge::ops::{Array, Value};
 use serde::Serialize;
 
-pub(super) use self::parse::{gigabytes, named_shape, named_size, seconds};
-pub(super) use self::select::{check_dims, complete, stored};
 use super::warn_of_newer_opsets;
+use crate::arguments::{gigabytes, named_shape, named_size, seconds};
 use crate::failure::{Failure, Verdict};
 use crate::files::WrittenFile;
 use crate::output::{Output, bytes, number, table};

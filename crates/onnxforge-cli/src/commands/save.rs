@@ -6,7 +6,9 @@ use super::{ExternalArg, Written};
 use crate::failure::{Failure, Verdict};
 use crate::output::Output;
 
-/// Load a model and save it, with its weights where you want them; nothing else changes.
+/// Load and save a model, with its weights where you want them.
+///
+/// Nothing else changes.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The model.

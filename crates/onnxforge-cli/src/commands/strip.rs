@@ -8,7 +8,7 @@ use super::{ExternalArg, Written};
 use crate::failure::{Failure, Verdict};
 use crate::output::{Output, grouped};
 
-/// Remove what `tag` wrote into a model, or what exporters did.
+/// Remove the metadata that `tag` or exporters wrote into a model.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The model.

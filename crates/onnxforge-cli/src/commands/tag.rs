@@ -16,10 +16,10 @@ use crate::failure::{Failure, Verdict};
 use crate::files::WrittenFile;
 use crate::output::{Output, bytes};
 
-/// Write into a model which PyTorch module every node comes from, and a sidecar with all of it beside the model.
+/// Write the PyTorch module of every node into a model.
 ///
-/// Only metadata is added: `onnxforge compare --exact` finds nothing else. Models of PyTorch's exporter tell it themselves; models of the older
-/// one (`dynamo=False`) tell it by names, for which the module table (`--modules`) supplies classes.
+/// A sidecar beside the model has all of it. Only metadata is added: `onnxforge compare --exact` finds nothing else. Models of PyTorch's exporter
+/// tell it themselves; models of the older one (`dynamo=False`) tell it by names, for which the module table (`--modules`) supplies classes.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]

@@ -11,7 +11,9 @@ use super::hierarchy::{View as Seen, Viewed};
 use crate::failure::{Failure, Verdict};
 use crate::output::{Output, bytes, grouped, number, table};
 
-/// Show the modules of a model: nodes, parameters and bytes of each, with everything inside of it.
+/// Show the modules of a model: nodes, parameters and bytes of each.
+///
+/// Numbers include everything inside a module.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]

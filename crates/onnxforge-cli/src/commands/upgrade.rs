@@ -1,19 +1,21 @@
 //! `onnxforge upgrade`: a newer operator set, the same results.
 
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use comfy_table::Cell;
-use onnxforge::ir::Model;
-use onnxforge::upgrade::{self, CURED, NEWEST, NEWEST_OF_RUNTIMES, OLDEST};
+use onnxforge::upgrade;
+use onnxforge::upgrade::{CURED, NEWEST, NEWEST_OF_RUNTIMES, OLDEST};
 use serde::Serialize;
 
-use super::{ExternalArg, refuse_invalid};
+use super::ExternalArg;
 use crate::failure::{Failure, Verdict};
 use crate::files::WrittenFile;
 use crate::output::{Output, bytes, grouped, number, table};
 
-/// Convert a model to a newer version of the standard operators without changing what it computes.
+/// Convert a model to newer standard operators.
+///
+/// What it computes stays the same.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The model, of opset 7 or later.
@@ -45,6 +47,16 @@ pub enum Wanted {
     Version(i64),
 }
 
+impl Wanted {
+    /// The version to convert to, if the model's own is not to stay.
+    pub fn version(self) -> Option<i64> {
+        match self {
+            Self::Keep => None,
+            Self::Version(version) => Some(version),
+        }
+    }
+}
+
 impl std::str::FromStr for Wanted {
     type Err = String;
 
@@ -65,9 +77,8 @@ struct Report {
 }
 
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
-    refuse_invalid(&args.model, output, CURED)?;
-    let mut model = output.files.load(&args.model)?;
-    let converted = convert(&mut model, &args.model, args.opset)?;
+    let mut model = output.files.load_valid(&args.model, CURED)?;
+    let converted = upgrade(&mut model, args.opset).map_err(|error| Failure::at(&args.model, error))?;
     let files = output.save(&model, &args.output, args.external)?;
     let report = Report { schema: 1, converted, files };
     output.result(&report, |out| {
@@ -76,11 +87,6 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
         files.try_for_each(|file| writeln!(out, "wrote {} ({})", file.path, bytes(file.bytes)))
     })?;
     Ok(Verdict::Yes)
-}
-
-/// Converts a model that was read from `path`.
-pub fn convert(model: &mut Model, path: &Path, to: i64) -> Result<upgrade::Report, Failure> {
-    upgrade::upgrade(model, to).map_err(|error| Failure::at(path, error))
 }
 
 /// Tells what was converted.

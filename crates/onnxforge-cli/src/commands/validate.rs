@@ -9,7 +9,7 @@ use super::hierarchy::{Source, read_table};
 use crate::failure::{Failure, Verdict};
 use crate::output::Output;
 
-/// Check that what a model and its sidecar say of modules holds together.
+/// Check that the modules of a model and its sidecar are consistent.
 ///
 /// Every path must be in the table, tags must be those of the paths and mean one module each, module stacks must be readable, and table and
 /// sidecar must belong to this graph. The answer is no (exit code 1) when something does not hold.

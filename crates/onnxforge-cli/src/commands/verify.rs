@@ -1,28 +1,22 @@
 //! `onnxforge verify`: whether two models compute the same.
 
-use std::collections::HashMap;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::builder::RangedU64ValueParser;
 use comfy_table::Cell;
-use onnxforge::eval::check_given;
-use onnxforge::ir::Model;
-use onnxforge::ops::Value;
-use onnxforge::runtime::Runtime;
-use onnxforge::verify::blocks::{Pairs, verify_blocks};
-use onnxforge::verify::engine::Engine;
-use onnxforge::verify::{self, Options, OutputReport, Verdict as Said, VerifyError};
+use onnxforge::verification::Sweep;
+use onnxforge::verify::{OutputReport, Verdict as Said};
+use onnxforge::{Verified, VerifyOptions, verify_with};
 use serde::Serialize;
 
-use super::MOST_INPUTS;
-use super::run::{check_dims, named_size, stored};
+use crate::arguments::{EngineArg, check_dims, given, named_size};
 use crate::failure::{Failure, Verdict};
 use crate::output::{Output, number, table};
 
-/// Tell whether two models compute the same, and whether a difference is rounding or error.
+/// Check that two models compute the same, up to rounding.
 ///
-/// Both run on the same made-up inputs, at several sizes of every named dimension. Where results differ, a float64 run of the first
+/// Both run on the same synthetic inputs, at several sizes of every symbolic dimension. Where results differ, a float64 run of the first
 /// model judges: the second is right when it is no further from that than the first is, up to a few times and a few units in the last
 /// place, or a little further where both models agree in 64 bits.
 #[derive(Debug, clap::Args)]
@@ -65,130 +59,43 @@ fn share(text: &str) -> Result<f64, String> {
     }
 }
 
-/// What computes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum EngineArg {
-    /// ONNX Runtime where it is found, this library otherwise.
-    Auto,
-    /// This library.
-    Native,
-    /// ONNX Runtime without its optimizations.
-    Ort,
-    /// ONNX Runtime with all of its optimizations, as users run it.
-    OrtAll,
-    /// This library, every float in 64 bits.
-    Oracle,
-}
-
-impl EngineArg {
-    /// The engine that is meant. Block by block, this library needs half of the memory that ONNX Runtime takes, and no more time.
-    pub fn engine(self, by_blocks: bool) -> Engine {
-        match self {
-            Self::Auto if !by_blocks && Runtime::get().is_ok() => Engine::Ort,
-            Self::Auto | Self::Native => Engine::Native,
-            Self::Ort => Engine::Ort,
-            Self::OrtAll => Engine::OrtAll,
-            Self::Oracle => Engine::Oracle,
-        }
-    }
-}
-
+/// What `--json` shows.
 #[derive(Debug, Serialize)]
-struct Report {
+struct Shown {
     schema: u32,
     #[serde(flatten)]
-    report: verify::Report,
-    /// Why another engine than ONNX Runtime computed, where that was to.
-    fallback: Option<String>,
+    found: Verified,
     /// How differences are distributed, where that was asked for.
     sweep: Option<Sweep>,
-}
-
-/// The largest differences of samples, as shares of the largest magnitude.
-#[derive(Debug, Serialize)]
-struct Sweep {
-    min: f64,
-    max: f64,
-    mean: f64,
-    p99: f64,
-    all_zero: bool,
-    /// Ten times what 99 of 100 samples stay below.
-    recommended_tolerance: f64,
-}
-
-impl Sweep {
-    fn of(differences: &[f64]) -> Self {
-        let mut sorted = differences.to_vec();
-        sorted.sort_by(f64::total_cmp);
-        let at = |share: f64| {
-            let last = sorted.len().saturating_sub(1);
-            sorted.get((share * last as f64).ceil() as usize).copied().unwrap_or(0.0)
-        };
-        let p99 = at(0.99);
-        Self {
-            min: at(0.0),
-            max: at(1.0),
-            mean: sorted.iter().sum::<f64>() / sorted.len().max(1) as f64,
-            p99,
-            all_zero: sorted.iter().all(|&difference| difference == 0.0),
-            recommended_tolerance: 10.0 * p99,
-        }
-    }
 }
 
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     let (first, second) = (output.files.load(&args.first)?, output.files.load(&args.second)?);
     check_dims(&args.set_dim, &first)?;
-    let engine = args.engine.engine(args.blocks);
-    let mut options = Options {
+    let options = VerifyOptions {
+        engine: args.engine.into(),
         samples: args.sweep.unwrap_or(args.samples),
         seed: args.seed,
         given: given(args.inputs.as_deref(), &first, output)?,
         dims: args.set_dim.iter().cloned().collect(),
         tolerance: args.tolerance,
-        ..Options::new(engine)
+        by_blocks: args.blocks,
     };
-    let bar = output.progress();
-    let compare = |options: &Options| match args.blocks {
-        true => verify_blocks(&first, &second, &Pairs::by_name(&first, &second)?, options, bar),
-        false => verify::verify(&first, &second, options, bar),
-    };
-    let mut found = compare(&options);
-    // What ONNX Runtime never could run, this library may. A second model that it cannot run although it can the first is no fallback's business.
-    let mut fallback = None;
-    if let (EngineArg::Auto, Engine::Ort, Err(error @ VerifyError::Run { which: "first", .. })) =
-        (args.engine, engine, &found)
-    {
-        tracing::warn!("{error}; the native engine takes over");
-        fallback = Some(error.to_string());
-        options.engine = Engine::Native;
-        found = compare(&options);
+    let found = verify_with(&first, &second, &options, output.progress())?;
+    if let Some(reason) = &found.fallback {
+        tracing::warn!("{reason}; the native engine took over");
     }
-    let report = found?;
-    let verdict = report.verdict;
-    // What is wrong recommends nothing.
+    let verdict = found.report.verdict;
     // What is wrong recommends no tolerance; where one was given, how far results move is told all the same.
-    let is_told = report.by_sample.iter().all(|found| found.is_finite())
+    let is_told = found.report.by_sample.iter().all(|found| found.is_finite())
         && (verdict != Said::Different || args.tolerance.is_some());
-    let sweep = args.sweep.filter(|_| is_told).map(|_| Sweep::of(&report.by_sample));
-    let report = Report { schema: 1, report, fallback, sweep };
-    output.result(&report, |out| report.show(out))?;
+    let sweep = args.sweep.filter(|_| is_told).map(|_| Sweep::of(&found.report.by_sample));
+    let shown = Shown { schema: 1, found, sweep };
+    output.result(&shown, |out| shown.show(out))?;
     Ok(if verdict == Said::Different { Verdict::No } else { Verdict::Yes })
 }
 
-/// The inputs that the archive holds.
-pub fn given(
-    archive: Option<&Path>,
-    model: &Model,
-    output: &Output,
-) -> Result<HashMap<String, Value>, Failure> {
-    let Some(path) = archive else { return Ok(HashMap::new()) };
-    let found = stored(path, model, MOST_INPUTS, output)?;
-    check_given(model, &found).map_err(|error| Failure::at(path, error))?;
-    Ok(found)
-}
-
-impl Report {
+impl Shown {
     fn show(&self, out: &mut dyn Write) -> io::Result<()> {
         let mut rows = table(&[
             "output",
@@ -200,7 +107,7 @@ impl Report {
             "from float64: first",
             "second",
         ]);
-        for output in &self.report.outputs {
+        for output in &self.found.report.outputs {
             rows.add_row(cells(output));
         }
         writeln!(out, "{rows}")?;
@@ -216,16 +123,18 @@ impl Report {
                 sweep.recommended_tolerance
             )?;
         }
-        let samples = self.report.samples;
-        let said = said(self.report.verdict);
-        let inside = match self.report.inside {
+        let samples = self.found.report.samples;
+        let said = said(self.found.report.verdict);
+        let inside = match self.found.report.inside {
             0 => String::new(),
             values => format!(", also at {values} values inside, block by block"),
         };
-        if let Some(first) = self.report.first_difference.as_ref().filter(|_| self.report.inside > 0) {
+        if let Some(first) =
+            self.found.report.first_difference.as_ref().filter(|_| self.found.report.inside > 0)
+        {
             writeln!(out, "the first value that differs is {}", first.name)?;
         }
-        writeln!(out, "{said} ({samples} samples, engine {}{inside})", self.report.engine.name())
+        writeln!(out, "{said} ({samples} samples, engine {}{inside})", self.found.report.engine.name())
     }
 }
 

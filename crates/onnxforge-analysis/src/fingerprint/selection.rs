@@ -1,0 +1,113 @@
+//! Which passes matter for what was seen.
+
+use std::collections::HashSet;
+
+use serde::Serialize;
+
+use super::features::Features;
+use onnxforge_ir::Model;
+use onnxforge_rewrite::passes::{PASSES, Pass, eliminate, fuse, layout, simplify, target, targets};
+
+/// A pass that matters for a model.
+#[derive(Clone, Debug, Serialize)]
+pub struct Fit {
+    /// The pass.
+    pub pass: &'static str,
+    /// Why.
+    pub why: String,
+    /// Whether it runs unless others are asked for.
+    pub by_default: bool,
+}
+
+/// A pass that has nothing to do in a model.
+#[derive(Clone, Debug)]
+pub struct Unfit {
+    /// The pass.
+    pub pass: &'static Pass,
+    /// Why.
+    pub why: String,
+}
+
+/// Divides passes into those that may find something in a model, in their order, and those that cannot. The result of the first is that of all.
+pub fn fitting(model: &Model, passes: &[&'static Pass]) -> (Vec<&'static Pass>, Vec<Unfit>) {
+    let present: HashSet<&str> = model.nodes().map(|(_, node)| &*node.op().name).collect();
+    let (mut fit, mut unfit) = (Vec::new(), Vec::new());
+    for &pass in passes {
+        if pass.needs.is_empty() || pass.needs.iter().any(|op| present.contains(op)) {
+            fit.push(pass);
+        } else {
+            unfit.push(Unfit { pass, why: format!("there is no {}", pass.needs.join(", ")) });
+        }
+    }
+    (fit, unfit)
+}
+
+/// The passes that have something to do with what the model is made of, in the order in which they run. Those that tidy up any model are not listed.
+pub(super) fn select(features: &Features) -> Vec<Fit> {
+    let f = features;
+    let count = |op: &str| f.operators.get(op).copied().unwrap_or(0);
+    let (reshapes, transposes) = (f.reshapes, f.transposes);
+    let shapes = count("Shape");
+    let quantized = count("QuantizeLinear") + count("DequantizeLinear");
+    let two_axes = f.convs[1] + f.convs[2];
+    let wanted: [(&'static Pass, usize, String); 21] = [
+        (&simplify::simplify_shape_chains::PASS, shapes, format!("{shapes} shapes are read at run time")),
+        (
+            &simplify::merge_reshapes::PASS,
+            usize::from(reshapes > 0.05),
+            format!("{:.0} % of all nodes reshape", reshapes * 100.0),
+        ),
+        (&simplify::cleanup_attention::PASS, f.attention, format!("{} blocks of attention", f.attention)),
+        (&simplify::replace_einsum::PASS, count("Einsum"), format!("{} products as Einsum", count("Einsum"))),
+        (&simplify::cleanup_qdq::PASS, quantized, format!("{quantized} quantizations")),
+        (
+            &eliminate::eliminate_zero_rnn_state::PASS,
+            f.recurrent,
+            format!("{} recurrent layers", f.recurrent),
+        ),
+        (&simplify::unroll_loops::PASS, count("Loop"), format!("{} loops", count("Loop"))),
+        (
+            &fuse::fuse_conv_batchnorm::PASS,
+            f.batch_norms.min(f.all_convs()),
+            format!("{} normalizations by batch, {} convolutions", f.batch_norms, f.all_convs()),
+        ),
+        (&fuse::fuse_conv_bias::PASS, f.all_convs(), format!("{} convolutions", f.all_convs())),
+        (&fuse::fuse_layer_norm::PASS, f.layer_norms, format!("{} × LayerNorm", f.layer_norms)),
+        (&fuse::fuse_rms_norm::PASS, f.rms_norms, format!("{} × RMSNorm", f.rms_norms)),
+        (&fuse::fuse_gelu::PASS, f.gelus, format!("{} × GELU", f.gelus)),
+        (&fuse::fuse_rotary_embedding::PASS, f.rotations, format!("{} rotations by position", f.rotations)),
+        (&fuse::fuse_attention::PASS, f.attention, format!("{} blocks of attention", f.attention)),
+        (
+            &layout::cancel_transposes::PASS,
+            usize::from(transposes > 0.01),
+            format!("{:.0} % of all nodes are Transposes", transposes * 100.0),
+        ),
+        (
+            &fuse::fuse_scale_into_weights::PASS,
+            f.attention,
+            "queries are scaled behind their product with weights".to_owned(),
+        ),
+        (
+            &fuse::fuse_matmul_add_3d::PASS,
+            f.matmuls.min(f.attention),
+            format!("{} products with weights, heads split off behind them", f.matmuls),
+        ),
+        (&fuse::fuse_gemm::PASS, f.matmuls, format!("{} products with weights", f.matmuls)),
+        (&fuse::fuse_conv_relu::PASS, two_axes, format!("{two_axes} convolutions")),
+        (&target::ort_quick_gelu::PASS, f.silus, format!("{} × SiLU, for the target ort", f.silus)),
+        (
+            &target::ort_conv_activation::PASS,
+            two_axes,
+            format!("{two_axes} convolutions, for the target ort"),
+        ),
+    ];
+    let fits = wanted.into_iter().filter(|(_, places, _)| *places > 0);
+    let mut fits: Vec<(&'static Pass, String)> = fits.map(|(pass, _, why)| (pass, why)).collect();
+    fits.sort_by_key(|(pass, _)| PASSES.iter().position(|listed| listed == pass));
+    let fit = |(pass, why): (&'static Pass, String)| Fit {
+        pass: pass.name,
+        why,
+        by_default: pass.runs_for(&targets::PORTABLE),
+    };
+    fits.into_iter().map(fit).collect()
+}

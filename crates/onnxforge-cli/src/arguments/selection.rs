@@ -1,0 +1,53 @@
+//! Which passes run.
+
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use onnxforge::Selection;
+use onnxforge::passes::Pass;
+use onnxforge::passes::targets::{PORTABLE, TARGETS, Target};
+use onnxforge::selection::{SelectionError, find_pass};
+
+use crate::failure::Failure;
+
+/// Which passes run.
+#[derive(Debug, clap::Args)]
+pub struct SelectionArgs {
+    /// Run only these passes, stage by stage in this order; `onnxforge passes` lists them.
+    #[arg(long, value_name = "A,B", value_delimiter = ',')]
+    passes: Vec<String>,
+    /// Skip these passes.
+    #[arg(long, value_name = "A,B", value_delimiter = ',')]
+    skip: Vec<String>,
+    /// What the model is made for.
+    #[arg(long, value_parser = target(), default_value = PORTABLE.name, conflicts_with = "passes")]
+    target: &'static Target,
+}
+
+/// Reads the name of a target.
+fn target() -> impl TypedValueParser<Value = &'static Target> {
+    let names = TARGETS.iter().map(|target| PossibleValue::new(target.name).help(target.summary));
+    PossibleValuesParser::new(names)
+        .map(|name| TARGETS.into_iter().find(|target| target.name == name).unwrap_or(&PORTABLE))
+}
+
+impl SelectionArgs {
+    /// What is selected.
+    pub fn resolve(&self) -> Result<Selection, Failure> {
+        let named = |names: &[String]| names.iter().map(|name| find(name)).collect::<Result<_, _>>();
+        Ok(Selection { target: self.target, only: named(&self.passes)?, skip: named(&self.skip)? })
+    }
+
+    /// The selected passes.
+    pub fn passes(&self) -> Result<Vec<&'static Pass>, Failure> {
+        Ok(self.resolve()?.passes()?)
+    }
+}
+
+/// The pass of this name, or what might have been meant.
+pub fn find(name: &str) -> Result<&'static Pass, Failure> {
+    find_pass(name).map_err(|error| match error {
+        SelectionError::Unknown { near: None, .. } => {
+            Failure::new(format_args!("{error}; `onnxforge passes` lists them"))
+        }
+        _ => error.into(),
+    })
+}

@@ -1,0 +1,41 @@
+//! Names for new values: readable, and never one that is taken anywhere in the model.
+
+use std::collections::{HashMap, HashSet};
+
+use onnxforge_proto::Str;
+
+/// Every name that a value of the model has or had, or that is declared somewhere.
+#[derive(Clone, Debug, Default)]
+pub struct Names {
+    taken: HashSet<Str>,
+    /// Names that several values have, somewhere in the model.
+    repeated: HashSet<Str>,
+    /// The next number to try for a hint.
+    next: HashMap<Str, u64>,
+}
+
+impl Names {
+    /// Marks `name` as taken.
+    pub fn take(&mut self, name: Str) {
+        if !self.taken.insert(name.clone()) {
+            self.repeated.insert(name);
+        }
+    }
+
+    /// Whether several values have this name, so that it may mean another value in an inner scope.
+    pub fn is_repeated(&self, name: &str) -> bool {
+        self.repeated.contains(name)
+    }
+
+    /// A name that starts with `hint` and is not taken; it is taken now.
+    pub fn fresh(&mut self, hint: &str) -> Str {
+        let mut name: Str = hint.into();
+        let next = self.next.entry(name.clone()).or_insert(1);
+        while name.is_empty() || self.taken.contains(&name) {
+            name = format!("{hint}_{next}").into();
+            *next += 1;
+        }
+        self.taken.insert(name.clone());
+        name
+    }
+}

@@ -1,0 +1,93 @@
+//! eliminate_scatter_overwrite: a ScatterND or ScatterElements that overwrites everything in order becomes its updates.
+//!
+//! **Matches** ScatterND whose constant indices count through the leading axes of the data in row-major order; ScatterElements whose constant
+//! indices are, at every place, that place's own position along the axis, in the shape of the data; without a reduction.
+//! **Accuracy** `BitExact`.
+//! **Proof** Every element of the data is overwritten by the update at the same place. The driver proves that updates and result have
+//! the same shape and type.
+//! **Never** with a reduction; indices in another order, or with gaps; updates that cover less than the data.
+
+use crate::passes::pass;
+use crate::{At, Change, Cx, Reason, Skip};
+use onnxforge_ir::dim::Dim;
+use onnxforge_ir::{Accuracy, NodeId, Tensor};
+use onnxforge_ops::call;
+
+pass!(eliminate_scatter_overwrite {
+    stage: Canonicalize,
+    needs: ["ScatterND", "ScatterElements", "Scatter"],
+    rules: [OVERWRITE],
+});
+
+/// Most elements that indices may have.
+const MOST: usize = 1 << 20;
+
+static OVERWRITE: At = At {
+    name: "overwrite",
+    accuracy: Accuracy::BitExact,
+    ops: &["ScatterND", "ScatterElements", "Scatter"],
+    apply: overwrite,
+};
+
+fn overwrite(cx: &Cx<'_>, id: NodeId) -> Result<Change, Skip> {
+    let (data, call) = (cx.input(id, 0)?, cx.call(id)?);
+    let indices = cx.constant(cx.input(id, 1)?)?;
+    let size = |dim: &Dim| usize::try_from(dim.as_const()?).ok();
+    let sizes: Vec<Option<usize>> = cx.shape(data)?.iter().map(size).collect();
+    if call.text_or("reduction", "none")? != "none" {
+        return Err(Reason::Attribute("reduction").into());
+    }
+    if indices.len() > MOST {
+        return Err(Reason::Time.into());
+    }
+    let in_order = if cx.node(id).op().is("ScatterND") {
+        counts_through(indices, &sizes)?
+    } else {
+        let sizes: Option<Vec<usize>> = sizes.into_iter().collect();
+        let sizes = sizes.ok_or_else(|| Skip::at(Reason::UnknownShape, data))?;
+        is_own_position(indices, &sizes, call::axis(call.int("axis")?, sizes.len())?)?
+    };
+    if !in_order {
+        return Err(Skip::because("the indices do not count through the data"));
+    }
+    cx.forward(id, cx.input(id, 2)?)
+}
+
+/// Whether the rows of the indices are all places of the leading axes, in row-major order.
+fn counts_through(indices: &Tensor, sizes: &[Option<usize>]) -> Result<bool, Skip> {
+    let Some((&depth, counted)) = indices.shape().split_last() else { return Ok(false) };
+    let same = depth == counted.len()
+        && depth <= sizes.len()
+        && counted.iter().zip(sizes).all(|(&count, &size)| Some(count) == size);
+    if !same || depth == 0 {
+        return Ok(false);
+    }
+    let places = to_ints(indices)?;
+    let place = |(row, place): (usize, &[i64])| {
+        let mut rest = row;
+        counted.iter().zip(place).rev().all(|(&count, &index)| {
+            let wanted = rest % count;
+            rest /= count;
+            index == wanted as i64 || index == wanted as i64 - count as i64
+        })
+    };
+    Ok(places.chunks(depth).enumerate().all(place))
+}
+
+/// Whether each index is its own position along the axis.
+fn is_own_position(indices: &Tensor, sizes: &[usize], axis: usize) -> Result<bool, Skip> {
+    if indices.shape() != sizes {
+        return Ok(false);
+    }
+    let inner: usize = sizes[axis + 1..].iter().product();
+    let size = sizes[axis];
+    let own = |(at, &index): (usize, &i64)| {
+        let wanted = (at / inner.max(1) % size.max(1)) as i64;
+        index == wanted || index == wanted - size as i64
+    };
+    Ok(to_ints(indices)?.iter().enumerate().all(own))
+}
+
+fn to_ints(indices: &Tensor) -> Result<Vec<i64>, Skip> {
+    Ok(onnxforge_ops::Array::from_tensor(indices)?.to_i64s()?)
+}

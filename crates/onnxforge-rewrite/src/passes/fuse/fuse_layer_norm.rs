@@ -1,0 +1,41 @@
+//! fuse_layer_norm: deviations from the mean, divided by their root mean square, become LayerNormalization.
+//!
+//! **Matches** (x − mean(x)) / √(mean((x − mean(x))²) + ε) along the last axes, with squares and inverse roots in every common spelling
+//! (`core`); the same between casts of halves to 32 bits and back (`halves`); factors and summands behind a LayerNormalization that
+//! has none (`scale`, `bias`). From operator set 17 on.
+//! **Accuracy** `Rounding`: runtimes sum in another order.
+//! **Proof** This is the definition of the operator, whose first part is computed in 32 bits as `stash_type` says.
+//! **Bound** Means, squares and root take as many roundings as before; the operator is defined with 1 / √(V + ε) and a product, where Div is one rounding: at most
+//! one more, half an ulp at the scale of deviations, (|x| + mean |x|) / √(V + ε). `scale` and `bias` move a product and a sum into the operator, with
+//! one rounding each as before. `halves` computes the same in 32 bits in another kernel, where sums may have another order, and rounds to 16 once: the same
+//! count, and at most the neighbouring number, 1 ulp.
+//! **Never** along other axes; exponents other than 2; means without the axes that they are taken of; numbers of 64 bits, which the operator would round to 32;
+//! halves that are normalized as halves; scales and biases of another shape than what is normalized.
+
+use crate::At;
+use crate::passes::pass;
+use crate::passes::recognize::norms::{self, standardized};
+use crate::passes::targets::TFLITE;
+use onnxforge_ir::Accuracy;
+
+pass!(fuse_layer_norm { stage: Fuse, runs: Except(&[&TFLITE]), rules: [CORE, HALVES, SCALE, BIAS] });
+
+const OP: &str = "LayerNormalization";
+const FEW: Accuracy = Accuracy::Rounding { ulps: 16.0 };
+
+static CORE: At = At {
+    name: "core",
+    accuracy: FEW,
+    ops: &["Div", "Mul"],
+    apply: |cx, id| norms::fuse(cx, id, OP, standardized),
+};
+static HALVES: At = At {
+    name: "halves",
+    accuracy: Accuracy::Rounding { ulps: 1.0 },
+    ops: &["Cast"],
+    apply: |cx, id| norms::of_halves(cx, id, OP),
+};
+static SCALE: At =
+    At { name: "scale", accuracy: FEW, ops: &["Mul"], apply: |cx, id| norms::scaled(cx, id, OP) };
+static BIAS: At =
+    At { name: "bias", accuracy: FEW, ops: &["Add"], apply: |cx, id| norms::shifted(cx, id, OP) };

@@ -1,0 +1,37 @@
+//! The constant that makes a Reshape give a shape with symbols in it.
+
+use crate::{Cx, Reason, Skip};
+use onnxforge_ir::ValueId;
+use onnxforge_ir::dim::Dim;
+
+/// The second input for a Reshape (with `allowzero` 0) of a tensor of shape `from` that gives the shape `to`, which has as
+/// many elements: numbers, 0 where an axis keeps its size, and −1 at most once.
+///
+/// −1 is only right where the other sizes are above 0, or the count says nothing about the rest.
+pub fn constant_target(cx: &Cx<'_>, from: &[Dim], to: &[Dim]) -> Option<Vec<i64>> {
+    let mut rest = None;
+    let mut target = Vec::with_capacity(to.len());
+    for (axis, dim) in to.iter().enumerate() {
+        let kept = from.get(axis).is_some_and(|from| cx.same_dim(from, dim));
+        target.push(match dim.as_const() {
+            Some(0) if !kept => return None,
+            Some(size) => size,
+            None if kept => 0,
+            None if rest.is_none() => {
+                rest = Some(axis);
+                -1
+            }
+            None => return None,
+        });
+    }
+    let positive = |(axis, dim): (usize, &Dim)| Some(axis) == rest || dim.provably_positive(cx.symbols());
+    if rest.is_some() && !to.iter().enumerate().all(positive) {
+        return None;
+    }
+    Some(target)
+}
+
+/// The same for values, which must have known shapes.
+pub fn target_between(cx: &Cx<'_>, from: ValueId, to: ValueId) -> Result<Vec<i64>, Skip> {
+    constant_target(cx, cx.shape(from)?, cx.shape(to)?).ok_or_else(|| Skip::at(Reason::UnknownShape, to))
+}

@@ -1,0 +1,143 @@
+//! merge_concats: a Concat takes over the parts of Concats that only it reads, and has no parts that are nothing.
+//!
+//! **Matches** Concats along the same axis, the inner one read by nothing else (`merge`); parts whose size along the axis is 0 (`empty`);
+//! neighbouring constants in a Concat of vectors of 64-bit integers, as shapes are made (`constants`).
+//! **Accuracy** `BitExact`.
+//! **Proof** Putting parts one after the other is associative, and a part of size 0 adds nothing.
+//! **Trust** The sizes of the parts along the axis add up to the same in one step as in two, and the other axes are those of every part
+//! (`merge`).
+//! **Never** along another axis; where the size of a part is not known to be 0; constants that a caller may override.
+
+use crate::passes::pass;
+use crate::{At, Change, Cx, Reason, Skip};
+use onnxforge_ir::edit::Operand;
+use onnxforge_ir::{Accuracy, DType, NodeId, Trust, ValueId};
+use onnxforge_ops::call;
+
+pass!(merge_concats { stage: Canonicalize, trusts: [Regrouped], rules: [MERGE, EMPTY, CONSTANTS] });
+
+/// The longest vector that neighbouring constants become.
+const LONGEST: usize = 1024;
+
+static MERGE: At = At {
+    name: "merge",
+    accuracy: Accuracy::BitExact,
+    ops: &["Concat"],
+    apply: |cx, outer| {
+        let along = axis(cx, outer)?;
+        let mut parts: Vec<Operand> = Vec::new();
+        let mut consumed = vec![outer];
+        let mut nearest = Skip::NOT_HERE;
+        for &part in cx.node(outer).inputs() {
+            let part = part.ok_or(Skip::NOT_HERE)?;
+            match inner(cx, part, along, outer) {
+                Ok(node) => {
+                    parts.extend(cx.node(node).inputs().iter().map(|&part| Operand::from(part)));
+                    if !consumed.contains(&node) {
+                        consumed.push(node);
+                    }
+                }
+                Err(skip) => {
+                    parts.push(part.into());
+                    nearest = if skip.reason.is_some() { skip } else { nearest };
+                }
+            }
+        }
+        if consumed.len() == 1 {
+            return Err(nearest);
+        }
+        let mut change = cx.change(&consumed);
+        concat(cx, &mut change, outer, parts)?;
+        change.trust(Trust::Regrouped);
+        Ok(change)
+    },
+};
+
+/// The Concat along the same axis that computes a part and that only `outer` reads.
+fn inner(cx: &Cx<'_>, part: ValueId, along: usize, outer: NodeId) -> Result<NodeId, Skip> {
+    let node = cx.producer(part, "Concat", outer).ok_or(Skip::NOT_HERE)?;
+    if axis(cx, node)? != along {
+        return Err(Reason::Attribute("axis").into());
+    }
+    cx.read_only_by(part, outer)?;
+    Ok(node)
+}
+
+static EMPTY: At = At {
+    name: "empty",
+    accuracy: Accuracy::BitExact,
+    ops: &["Concat"],
+    apply: |cx, id| {
+        let along = axis(cx, id)?;
+        let is_empty = |part: &Option<ValueId>| {
+            let shape = part.and_then(|part| cx.shape(part).ok());
+            shape.and_then(|shape| shape.get(along)?.as_const()) == Some(0)
+        };
+        let parts: Vec<Option<ValueId>> =
+            cx.node(id).inputs().iter().copied().filter(|part| !is_empty(part)).collect();
+        if parts.len() == cx.node(id).inputs().len() || parts.is_empty() {
+            return Err(Skip::NOT_HERE);
+        }
+        if let &[Some(only)] = &*parts {
+            return cx.forward(id, only);
+        }
+        let mut change = cx.change(&[id]);
+        concat(cx, &mut change, id, parts.into_iter().map(Operand::from).collect())?;
+        Ok(change)
+    },
+};
+
+static CONSTANTS: At = At {
+    name: "constants",
+    accuracy: Accuracy::BitExact,
+    ops: &["Concat"],
+    apply: |cx, id| {
+        let mut change = cx.change(&[id]);
+        let mut parts: Vec<Operand> = Vec::new();
+        let mut joined = false;
+        let numbers = |part: &Option<ValueId>| {
+            let tensor = part.and_then(|part| cx.model.constant(part))?;
+            let fits = tensor.dtype() == DType::I64 && tensor.shape().len() == 1 && tensor.len() <= LONGEST;
+            fits.then(|| tensor.to_i64s().ok()).flatten()
+        };
+        let inputs = cx.node(id).inputs();
+        let mut at = 0;
+        while let Some(&part) = inputs.get(at) {
+            let run: Vec<Vec<i64>> = inputs[at..].iter().map_while(numbers).collect();
+            at += run.len().max(1);
+            if run.len() < 2 {
+                parts.push(part.into());
+                continue;
+            }
+            let run = run.concat();
+            if run.len() > LONGEST {
+                return Err(Skip::NOT_HERE);
+            }
+            joined = true;
+            parts.push(change.ints("shape", &run));
+        }
+        // A Concat of constants alone is a constant, which is somebody else's business.
+        if !joined || parts.len() < 2 {
+            return Err(Skip::NOT_HERE);
+        }
+        concat(cx, &mut change, id, parts)?;
+        Ok(change)
+    },
+};
+
+/// The axis of a Concat.
+fn axis(cx: &Cx<'_>, id: NodeId) -> Result<usize, Skip> {
+    let call = cx.call(id)?;
+    let axis = if call.since() < 4 { call.int_or("axis", 1)? } else { call.int("axis")? };
+    match usize::try_from(axis) {
+        Ok(axis) => Ok(axis),
+        Err(_) => Ok(call::axis(axis, cx.rank(cx.output(id)?)?)?),
+    }
+}
+
+/// Lets a Concat of the parts take the place of `old`.
+fn concat(cx: &Cx<'_>, change: &mut Change, old: NodeId, parts: Vec<Operand>) -> Result<(), Skip> {
+    let one = change.remake(cx, old, parts);
+    change.replace(cx.output(old)?, one);
+    Ok(())
+}

@@ -1,0 +1,112 @@
+//! ort_matmul: transposed factors and a constant factor become part of ONNX Runtime's FusedMatMul.
+//!
+//! **Matches** a MatMul or FusedMatMul of Transposes that swap the last two axes (`transposed`), and Mul or Div by one number of such a product that
+//! nothing else reads (`scaled`). For the target `ort`.
+//! **Accuracy** `Rounding`: kernels for another layout add the same products in another order; a quotient becomes a product with the inverse, or sums
+//! are scaled on the way.
+//! **Proof** This is the definition of the operator: α · A' · B', where A' and B' may be transposed.
+//! **Bound** `transposed` sums the same n products: n roundings before and after. `scaled`: before, n and one for the factor; after, one of α (computed in 64
+//! bits) and one of its product: n + 2, one more, half an ulp at the scale |α| · Σ|a·b|.
+//! **Never** other orders of axes; vectors; other element types than 32 bits; factors that are 0, very small, very large or no number.
+
+use crate::passes::pass;
+use crate::passes::recognize::constant_math::RANGE;
+use crate::passes::recognize::constant_math::number;
+use crate::passes::recognize::orders::{permutation, swaps_last};
+use crate::passes::targets::ORT;
+use crate::{At, Change, Cx, Reason, Skip};
+use onnxforge_ir::{Accuracy, Attr, DType, NodeId, ValueId};
+
+pass!(ort_matmul { stage: Target, runs: Only(&[&ORT]), rules: [TRANSPOSED, SCALED] });
+
+const PRODUCTS: &[&str] = &["MatMul", "com.microsoft.FusedMatMul"];
+
+static TRANSPOSED: At =
+    At { name: "transposed", accuracy: Accuracy::Rounding { ulps: 2.0 }, ops: PRODUCTS, apply: transposed };
+static SCALED: At =
+    At { name: "scaled", accuracy: Accuracy::Rounding { ulps: 4.0 }, ops: &["Mul", "Div"], apply: scaled };
+
+/// What a product does to its factors: whether each is transposed, and the factor before both.
+struct Product {
+    swaps: [bool; 2],
+    alpha: f32,
+}
+
+impl Product {
+    /// What the call does, unless it moves batch axes too.
+    fn of(cx: &Cx<'_>, id: NodeId) -> Result<Self, Skip> {
+        let call = cx.call(id)?;
+        let flag = |name: &str| call.int_or(name, 0).map(|flag| flag != 0);
+        if flag("transBatchA")? || flag("transBatchB")? {
+            return Err(Skip::NOT_HERE);
+        }
+        Ok(Self { swaps: [flag("transA")?, flag("transB")?], alpha: call.float_or("alpha", 1.0)? })
+    }
+
+    fn attributes(&self) -> Vec<Attr> {
+        let mut attrs: Vec<Attr> = vec![("alpha", self.alpha).into()];
+        for (name, swap) in ["transA", "transB"].into_iter().zip(self.swaps) {
+            if swap {
+                attrs.push((name, 1).into());
+            }
+        }
+        attrs
+    }
+}
+
+fn transposed(cx: &Cx<'_>, id: NodeId) -> Result<Change, Skip> {
+    let mut product = Product::of(cx, id)?;
+    let mut factors = [cx.input(id, 0)?, cx.input(id, 1)?];
+    let mut absorbed = Vec::new();
+    for (factor, swap) in factors.iter_mut().zip(&mut product.swaps) {
+        let Some(transpose) = cx.producer(*factor, "Transpose", id) else { continue };
+        if swaps_last(&permutation(cx, transpose)?) {
+            *factor = cx.input(transpose, 0)?;
+            *swap = !*swap;
+            absorbed.push(transpose);
+        }
+    }
+    if absorbed.is_empty() {
+        return Err(Skip::NOT_HERE);
+    }
+    for factor in factors {
+        if cx.dtype(factor)? != DType::F32 {
+            return Err(Skip::at(Reason::Type, factor));
+        }
+        if cx.rank(factor)? < 2 {
+            return Err(Skip::at(Reason::Rule("a factor is a vector"), factor));
+        }
+    }
+    let mut change = cx.change(&[id]);
+    absorbed.into_iter().for_each(|transpose| change.absorb(transpose));
+    let fused = change.contrib("FusedMatMul", factors.map(Into::into), 1, product.attributes());
+    change.replace(cx.output(id)?, fused.output(0));
+    Ok(change)
+}
+
+fn scaled(cx: &Cx<'_>, id: NodeId) -> Result<Change, Skip> {
+    let (a, b) = (cx.input(id, 0)?, cx.input(id, 1)?);
+    let product = |value: ValueId| PRODUCTS.iter().find_map(|op| cx.producer(value, op, id));
+    let divides = cx.node(id).op().is("Div");
+    let (product_id, value, factor) = match (product(a), product(b)) {
+        (Some(found), None) => (found, a, b),
+        (None, Some(found)) if !divides => (found, b, a),
+        _ => return Err(Skip::NOT_HERE),
+    };
+    let factor = number(cx, factor).map_err(|_| Skip::NOT_HERE)?;
+    let factor = if divides { factor.recip() } else { factor };
+    if cx.dtype(value)? != DType::F32 {
+        return Err(Skip::at(Reason::Type, value));
+    }
+    if !RANGE.contains(&factor.abs()) {
+        return Err(Skip::because("the factor is 0, very small, very large or no number"));
+    }
+    cx.read_only_by(value, id)?;
+    let mut product = Product::of(cx, product_id)?;
+    product.alpha = (f64::from(product.alpha) * factor) as f32;
+    let mut change = cx.change(&[product_id, id]);
+    let factors = [cx.input(product_id, 0)?.into(), cx.input(product_id, 1)?.into()];
+    let fused = change.contrib("FusedMatMul", factors, 1, product.attributes());
+    change.replace(cx.output(id)?, fused.output(0));
+    Ok(change)
+}

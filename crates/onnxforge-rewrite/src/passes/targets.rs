@@ -1,0 +1,62 @@
+//! What a model is made for.
+//!
+//! A pass says itself which targets want it ([`Runs`](super::Runs)); a target has no list of its own.
+
+use super::{PASSES, Pass, Runs};
+
+/// What a model is made for.
+#[derive(Debug)]
+pub struct Target {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What it is, in one line.
+    pub summary: &'static str,
+}
+
+/// Every runtime: operators of the standard only.
+pub static PORTABLE: Target =
+    Target { name: "portable", summary: "Every runtime: operators of the standard only" };
+
+/// ONNX Runtime.
+pub static ORT: Target =
+    Target { name: "ort", summary: "ONNX Runtime: its own operators where it runs them as fast or faster" };
+
+/// Converters to TensorFlow Lite.
+pub static TFLITE: Target = Target {
+    name: "tflite",
+    summary: "Converters to TensorFlow Lite: LayerNormalization in primitive operators, nothing fused into newer ones",
+};
+
+/// Converters to Core ML.
+pub static COREML: Target = Target {
+    name: "coreml",
+    summary: "Converters to Core ML: LayerNormalization and Gelu, but attention in primitive operators",
+};
+
+/// The targets, the default first.
+pub static TARGETS: [&Target; 4] = [&PORTABLE, &ORT, &TFLITE, &COREML];
+
+impl Target {
+    /// The passes that run for it unless others are asked for, in the order in which they run.
+    pub fn passes(&self) -> impl Iterator<Item = &'static Pass> {
+        PASSES.iter().copied().filter(|pass| pass.runs_for(self))
+    }
+
+    /// The passes that run for it and not for every target.
+    pub fn adds(&self) -> impl Iterator<Item = &'static Pass> {
+        self.passes().filter(|pass| matches!(pass.runs, Runs::Only(_)))
+    }
+
+    /// The passes whose results it cannot use.
+    pub fn omits(&self) -> impl Iterator<Item = &'static Pass> {
+        PASSES.iter().copied().filter(|pass| matches!(pass.runs, Runs::Except(_)) && !pass.runs_for(self))
+    }
+}
+
+impl PartialEq for Target {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Target {}

@@ -1,0 +1,430 @@
+//! Optimizing so that nothing wrong is kept.
+//!
+//! Every change is checked where it happens ([`super::local`]), and the whole model in the end, or after each pass. What is found wrong is
+//! traced to one change, its rule is barred, and the work starts again without it: the result never contains it, nor anything
+//! that was built on it.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::engine::{Engine, with_fallback};
+use super::local::{Local, LocalReport, Wrong};
+use super::{
+    Moment, Options as Comparison, OutputReport, Report, Verdict, VerifyError, Which, named_dims,
+    verify_inside,
+};
+use onnxforge_ir::{Accuracy, Model, Rewrite};
+use onnxforge_ops::infer::Inference;
+use onnxforge_proto::clock::Instant;
+use onnxforge_proto::progress::{Progress, Silent};
+use onnxforge_rewrite::Witness;
+use onnxforge_rewrite::passes::pipeline::{self, Outcome};
+
+/// How often something wrong may be found before the work is given up.
+const MOST_REVERTS: usize = 20;
+
+/// The longest that a reproducer is made smaller.
+const REDUCING: Duration = Duration::from_secs(20);
+
+/// When the whole model is compared with the original.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum When {
+    /// Never, and changes are not checked either.
+    Off,
+    /// In the end.
+    Final,
+    /// After every pass that changed something, and in the end.
+    Each,
+}
+
+/// How the work is checked.
+#[derive(Debug)]
+pub struct Options {
+    /// When.
+    pub when: When,
+    /// How models are compared. Where its engine cannot run the original, the native one takes over.
+    pub comparison: Comparison,
+    /// Time that checks of single changes may take together.
+    pub local: Duration,
+    /// What the result is compared with, where that is not the model before the passes.
+    pub original: Option<Model>,
+}
+
+/// What the checks say.
+#[derive(Debug, Default, Serialize)]
+pub struct Proof {
+    /// Checks of single changes, in the run that counts.
+    pub local: LocalReport,
+    /// The comparison of the result with the original.
+    pub global: Option<Report>,
+    /// Why there is none, where one was asked for.
+    pub unverified: Option<String>,
+    /// Why another engine than the one that was asked for computed.
+    pub fallback: Option<String>,
+    /// Comparisons after passes, in the order in which they ran, where that was asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub after: Vec<After>,
+    /// Changes that were found wrong. Their rules changed nothing in the result.
+    pub reverted: Vec<Wrong>,
+    /// Time for comparing models.
+    pub milliseconds: f64,
+}
+
+/// How a model compares with the original.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Compared {
+    /// What is said of the outputs.
+    pub verdict: Verdict,
+    /// The largest difference of an output, as a share of its scale; nothing where results cannot be compared element by element.
+    pub difference: Option<f64>,
+}
+
+impl Compared {
+    /// The model does not even run.
+    const BROKEN: Self = Self { verdict: Verdict::Different, difference: None };
+
+    fn of(report: &Report) -> Self {
+        let difference = report.by_sample.iter().copied().fold(0.0, f64::max);
+        Self { verdict: report.verdict, difference: Some(difference).filter(|found| found.is_finite()) }
+    }
+}
+
+/// How the model compares with the original after a pass.
+#[derive(Clone, Debug, Serialize)]
+pub struct After {
+    /// The pass.
+    pub pass: &'static str,
+    /// What was found.
+    #[serde(flatten)]
+    pub compared: Compared,
+}
+
+/// Why there is no result.
+#[derive(Debug, thiserror::Error)]
+pub enum GuardError {
+    /// More was wrong than bars can mend.
+    #[error("the result still differs from the original after {0} rules were barred; please report this")]
+    Hopeless(usize),
+    /// It was wrong before the first pass.
+    #[error(
+        "the conversion to another operator set is wrong at {value:?} ({difference}); leave it out, and please report this"
+    )]
+    Converted {
+        /// The value that differs.
+        value: String,
+        /// In what.
+        difference: String,
+    },
+}
+
+/// Optimizes the model, and keeps nothing that is found wrong.
+pub fn optimize(
+    model: &mut Model,
+    options: &pipeline::Options<'_>,
+    checks: &mut Options,
+) -> Result<(Outcome, Proof), GuardError> {
+    let start = model.clone();
+    let original = checks.original.take().unwrap_or_else(|| start.clone());
+    let mut proof = Proof::default();
+    let mut work = options.clone();
+    if checks.when == When::Off {
+        return Ok((pipeline::optimize(model, &work), proof));
+    }
+    proof.unverified = unverifiable(&original);
+    loop {
+        *model = start.clone();
+        proof.global = None;
+        proof.after.clear();
+        let first_edit = model.journal().len();
+        let mut guard = Guard {
+            local: Local::new(checks.local),
+            original: &original,
+            checks,
+            proof: &mut proof,
+            each: None,
+        };
+        let outcome = pipeline::optimize_watched(model, &work, Some(&mut guard));
+        let (local, each) = (guard.local, guard.each);
+        proof.local = local.report;
+        let began = Instant::now();
+        let wrong = match (local.wrong, each) {
+            (Some(wrong), _) => Some(wrong),
+            (None, Some(found)) => Some(blame([&original, &start], model, &work, checks, &found)?),
+            (None, None) if model.journal().len() == first_edit && !is_converted(&original, &start) => None,
+            // The last pass that changed something was the last to be compared.
+            (None, None) if checks.when == When::Each && proof.global.is_some() => None,
+            (None, None) => match whole(&original, model, checks, &mut proof, options.progress) {
+                Some(found) => Some(blame([&original, &start], model, &work, checks, &found)?),
+                None => None,
+            },
+        };
+        proof.milliseconds += began.elapsed().as_secs_f64() * 1e3;
+        let Some(mut wrong) = wrong else { return Ok((outcome, proof)) };
+        wrong.reproducer = reproducer(&start, &work, checks, &wrong).map(Box::new);
+        tracing::warn!(
+            "{} of {} is wrong at edit {} ({}: {}); it is left out",
+            wrong.rule,
+            wrong.pass,
+            wrong.edit,
+            wrong.value,
+            wrong.difference
+        );
+        let bar = (wrong.pass.clone(), wrong.rule.clone());
+        let again = work.barred.contains(&bar);
+        proof.reverted.push(wrong);
+        if again || proof.reverted.len() > MOST_REVERTS {
+            *model = start;
+            return Err(GuardError::Hopeless(proof.reverted.len()));
+        }
+        work.barred.push(bar);
+    }
+}
+
+/// Where models were found to differ.
+#[derive(Clone, Debug)]
+struct Found {
+    value: String,
+    difference: String,
+}
+
+impl Found {
+    /// What a report says, when it says that models differ.
+    fn of(compared: Result<&Report, &VerifyError>) -> Option<Self> {
+        match compared {
+            Ok(report) => {
+                let OutputReport { name, difference, mismatch, .. } = report.first_difference.as_ref()?;
+                let apart = || {
+                    difference.as_ref().map(|d| format!("numbers differ by {:.1e} of their scale", d.max_rel))
+                };
+                let difference = mismatch.clone().or_else(apart).unwrap_or_default();
+                Some(Self { value: name.clone(), difference })
+            }
+            Err(error @ (VerifyError::Run { which: Which::Second, .. } | VerifyError::Interface(_))) => {
+                Some(Self { value: String::new(), difference: error.to_string() })
+            }
+            Err(_) => None,
+        }
+    }
+}
+
+/// How what became of a model compares with it, as [`optimize`] finds out in the end; or why nothing can be said: the original does not run.
+pub fn compared(
+    original: &Model,
+    model: &Model,
+    checks: &mut Options,
+    progress: &dyn Progress,
+) -> Result<Compared, String> {
+    let mut proof = Proof { unverified: unverifiable(original), ..Proof::default() };
+    let found = whole(original, model, checks, &mut proof, progress);
+    match (proof.global, found) {
+        (Some(report), _) => Ok(Compared::of(&report)),
+        (None, Some(_)) => Ok(Compared::BROKEN),
+        (None, None) => Err(proof.unverified.unwrap_or_default()),
+    }
+}
+
+/// Why a model cannot be compared with anything.
+fn unverifiable(original: &Model) -> Option<String> {
+    super::local::is_random(original).then(|| "the model draws random numbers".to_owned())
+}
+
+/// Compares the whole models. Where the original does not run, nothing is said but why.
+fn whole(
+    original: &Model,
+    model: &Model,
+    checks: &mut Options,
+    proof: &mut Proof,
+    progress: &dyn Progress,
+) -> Option<Found> {
+    if proof.unverified.is_some() {
+        return None;
+    }
+    if checks.comparison.engine != Engine::Native && may_run_forever(original) {
+        proof.fallback = Some("a Loop has no largest number of iterations".to_owned());
+        checks.comparison.engine = Engine::Native;
+    }
+    let chosen = checks.comparison.engine;
+    let mut is_first_engine = true;
+    let compare = |engine: Engine| {
+        checks.comparison.engine = engine;
+        checks.comparison.rounding = declared(model).max(engine.own_rounding());
+        // Sizes that do not fit are the sizes' fault, and not the engine's.
+        let sizes = if std::mem::take(&mut is_first_engine) { &SIZES[..] } else { &[] };
+        at_sizes_that_fit(original, model, &mut checks.comparison, sizes, progress)
+    };
+    let refused = |error: &VerifyError| match error {
+        VerifyError::Run { which: Which::First, .. } => true,
+        // A runtime may be older than the operator set that was asked for.
+        VerifyError::Run { which: Which::Second, .. } => is_converted(original, model),
+        _ => false,
+    };
+    let (compared, fallback) = with_fallback(chosen, refused, compare);
+    proof.fallback = fallback.or(proof.fallback.take());
+    match compared {
+        Err(error @ (VerifyError::Run { which: Which::First, .. } | VerifyError::Sample(_))) => {
+            proof.unverified = Some(error.to_string());
+            None
+        }
+        compared => {
+            let found = Found::of(compared.as_ref());
+            proof.global = compared.ok();
+            found
+        }
+    }
+}
+
+/// How long other sizes are tried.
+const RETRYING: Duration = Duration::from_secs(60);
+
+/// Sizes of named dimensions to try where the usual ones do not fit a model.
+const SIZES: [usize; 6] = [4, 8, 16, 32, 64, 224];
+
+/// Compares at the usual sizes of named dimensions, and at others where the original does not run with these.
+fn at_sizes_that_fit(
+    original: &Model,
+    model: &Model,
+    comparison: &mut Comparison,
+    sizes: &[usize],
+    progress: &dyn Progress,
+) -> Result<Report, VerifyError> {
+    let began = Instant::now();
+    let mut compared = verify_inside(original, model, comparison, progress);
+    for &size in sizes {
+        let fails =
+            matches!(compared, Err(VerifyError::Run { which: Which::First, when: Moment::Running(_), .. }));
+        if !fails || named_dims(original).is_empty() || began.elapsed() > RETRYING {
+            break;
+        }
+        comparison.size = Some(size);
+        compared = verify_inside(original, model, comparison, progress);
+    }
+    if compared.is_err() {
+        comparison.size = None;
+    }
+    compared
+}
+
+/// Whether a model was converted to other operator sets.
+fn is_converted(original: &Model, model: &Model) -> bool {
+    original.opset_imports(original.main()) != model.opset_imports(model.main())
+}
+
+/// Whether a Loop ends only where its body says so; only the native engine can be stopped.
+fn may_run_forever(model: &Model) -> bool {
+    model.nodes().any(|(_, node)| node.op().is("Loop") && node.input(0).is_none())
+}
+
+/// A small part of the model as it was before the wrong change, on which its pass does the same again.
+fn reproducer(start: &Model, work: &pipeline::Options<'_>, checks: &Options, wrong: &Wrong) -> Option<Model> {
+    let options =
+        |passes, stop_after| pipeline::Options { passes, stop_after, progress: &Silent, ..work.clone() };
+    let first = start.journal().len();
+    let mut before = start.clone();
+    pipeline::optimize(
+        &mut before,
+        &options(work.passes.clone(), Some((wrong.edit - 1).saturating_sub(first))),
+    );
+    let alone: Vec<_> = work.passes.iter().copied().filter(|pass| *pass.name == *wrong.pass).collect();
+    let mut shows = |part: &Model| {
+        let mut changed = part.clone();
+        let mut local = Local::new(Duration::from_secs(5));
+        pipeline::optimize_watched(&mut changed, &options(alone.clone(), None), Some(&mut local));
+        match local.wrong {
+            Some(found) => found.rule == wrong.rule,
+            None => {
+                let fired = changed.journal().iter().any(|entry| entry.rule == wrong.rule);
+                fired
+                    && Found::of(verify_inside(part, &changed, &checks.comparison, &Silent).as_ref())
+                        .is_some()
+            }
+        }
+    };
+    let deadline = Instant::now() + REDUCING;
+    Some(super::reduce::reduce(&before, Some(deadline), &mut shows)?.model)
+}
+
+/// Units in the last place by which all changes together may differ, as far as they promise, to first order.
+fn declared(model: &Model) -> f64 {
+    let ulps = model.journal().iter().map(|entry| match entry.accuracy {
+        Accuracy::Rounding { ulps } if ulps.is_finite() => ulps,
+        _ => 0.0,
+    });
+    ulps.sum()
+}
+
+/// The change that makes the difference: the first one after which models differ.
+fn blame(
+    [original, start]: [&Model; 2],
+    model: &Model,
+    work: &pipeline::Options<'_>,
+    checks: &Options,
+    found: &Found,
+) -> Result<Wrong, GuardError> {
+    let first = start.journal().len();
+    if is_converted(original, start)
+        && let Some(Found { value, difference }) =
+            Found::of(verify_inside(original, start, &checks.comparison, &Silent).as_ref())
+    {
+        return Err(GuardError::Converted { value, difference });
+    }
+    // After `right` changes the models agree, after `wrong` changes they do not.
+    let (mut right, mut wrong) = (0, model.journal().len() - first);
+    let mut found = found.clone();
+    let mut partly = start.clone();
+    while right + 1 < wrong {
+        let middle = right.midpoint(wrong);
+        let options = pipeline::Options { stop_after: Some(middle), progress: &Silent, ..work.clone() };
+        let mut candidate = start.clone();
+        pipeline::optimize(&mut candidate, &options);
+        match Found::of(verify_inside(original, &candidate, &checks.comparison, &Silent).as_ref()) {
+            Some(difference) => {
+                (wrong, found) = (middle, difference);
+            }
+            None => (right, partly) = (middle, candidate),
+        }
+    }
+    let entry = &model.journal()[first + wrong - 1];
+    Ok(Wrong {
+        pass: entry.pass.clone(),
+        rule: entry.rule.clone(),
+        edit: first + wrong,
+        nodes: entry.consumed.iter().map(|&node| partly.node_label(node)).collect(),
+        value: found.value.into(),
+        difference: found.difference,
+        reproducer: None,
+    })
+}
+
+/// Sees every change and every pass.
+struct Guard<'a> {
+    local: Local,
+    original: &'a Model,
+    checks: &'a mut Options,
+    proof: &'a mut Proof,
+    /// What a comparison after a pass found.
+    each: Option<Found>,
+}
+
+impl Witness for Guard<'_> {
+    fn before(&mut self, model: &Model, facts: &Inference, rewrite: &Rewrite) {
+        self.local.before(model, facts, rewrite);
+    }
+
+    fn after(&mut self, model: &Model, facts: &Inference, is_made: bool) -> bool {
+        self.local.after(model, facts, is_made)
+    }
+
+    fn passed(&mut self, model: &Model, pass: &'static str) -> bool {
+        if self.checks.when == When::Each && self.local.wrong.is_none() {
+            let start = Instant::now();
+            self.proof.global = None;
+            self.each = whole(self.original, model, self.checks, self.proof, &Silent);
+            let compared = self.proof.global.as_ref().map(Compared::of);
+            self.proof.after.extend(compared.map(|compared| After { pass, compared }));
+            self.proof.milliseconds += start.elapsed().as_secs_f64() * 1e3;
+        }
+        self.each.is_none()
+    }
+}

@@ -1,0 +1,60 @@
+//! Why something that was asked of the library cannot be done.
+
+use onnxforge_hierarchy::extract::ExtractError;
+use onnxforge_hierarchy::lineage::Stray;
+use onnxforge_hierarchy::select::NoModule;
+use onnxforge_ir::io::{LoadError, SaveError};
+use onnxforge_ops::eval::RunError;
+use onnxforge_rewrite::interface::InterfaceError;
+use onnxforge_rewrite::upgrade::UpgradeError;
+use onnxforge_verify::VerifyError;
+use onnxforge_verify::guard::GuardError;
+use onnxforge_verify::runtime::Missing;
+
+use crate::loading::Invalid;
+use crate::selection::SelectionError;
+
+/// Why something that was asked of the library cannot be done.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A file cannot be read, or holds no model.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// A model contradicts the standard.
+    #[error(transparent)]
+    Invalid(#[from] Invalid),
+    /// Sizes, shapes or outputs that the model cannot have.
+    #[error(transparent)]
+    Interface(#[from] InterfaceError),
+    /// Passes that do not go together, or do not exist.
+    #[error(transparent)]
+    Selection(#[from] SelectionError),
+    /// The model cannot be converted to the operator set.
+    #[error(transparent)]
+    Upgrade(#[from] UpgradeError),
+    /// Checks found more wrong than could be left out.
+    #[error(transparent)]
+    Guard(#[from] GuardError),
+    /// A node was attributed to a module that it does not come from.
+    #[error(transparent)]
+    Stray(#[from] Stray),
+    /// ONNX Runtime is asked for and not there.
+    #[error(transparent)]
+    Runtime(#[from] Missing),
+    /// Given inputs do not fit the model.
+    #[error(transparent)]
+    Inputs(#[from] RunError),
+    /// Two models cannot be compared.
+    #[error(transparent)]
+    Verify(#[from] VerifyError),
+    /// No module fits.
+    #[error(transparent)]
+    NoModule(#[from] NoModule),
+    /// A module cannot be cut out.
+    #[error(transparent)]
+    Extract(#[from] ExtractError),
+    /// A file cannot be written.
+    #[error(transparent)]
+    Save(#[from] SaveError),
+}

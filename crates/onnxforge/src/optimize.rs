@@ -1,0 +1,320 @@
+//! Fewer nodes, the same results: everything that happens to a model between loading and saving.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+use std::time::Duration;
+
+use onnxforge_analysis::fingerprint::{Fingerprint, Unfit};
+use onnxforge_hierarchy::effect::ModuleEffect;
+use onnxforge_hierarchy::lineage::{Carried, Lineage};
+use onnxforge_hierarchy::recorded::Recorded;
+use onnxforge_hierarchy::report::{Optimization, PassEffect};
+use onnxforge_ir::Model;
+use onnxforge_ir::io::{self, SaveOptions, Saved};
+use onnxforge_ops::Value;
+use onnxforge_ops::eval::check_given;
+use onnxforge_proto::clock::Instant;
+use onnxforge_proto::progress::{Progress, Silent};
+use onnxforge_rewrite::interface::{self, Wishes};
+use onnxforge_rewrite::passes::pipeline::{self, PassOutcome, Stop};
+use onnxforge_rewrite::upgrade::{self, upgrade};
+use onnxforge_verify::engine::{Choice, Engine};
+use onnxforge_verify::guard::{self, Proof, When};
+use onnxforge_verify::{self as verify, is_large};
+use serde::Serialize;
+
+use crate::Error;
+use crate::selection::Selection;
+
+/// What is to be done with a model. The default: the passes of the portable target, and the result compared with the original.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Sizes, shapes and outputs that are fixed before anything else happens.
+    pub interface: Wishes,
+    /// The version of the standard operators to convert to, only upwards; the model's own without it.
+    pub opset: Option<i64>,
+    /// Which passes run.
+    pub passes: Selection,
+    /// Stop after so many edits.
+    pub stop_after: Option<usize>,
+    /// How the result is verified.
+    pub verification: Verification,
+    /// What was recorded beside the model about its PyTorch modules; the model itself is asked in any case.
+    pub modules: Option<Recorded>,
+}
+
+/// How the result is verified.
+#[derive(Clone, Debug)]
+pub struct Verification {
+    /// When.
+    pub when: When,
+    /// How many inputs the comparison tries, each with other sizes of named dimensions.
+    pub samples: usize,
+    /// What synthetic inputs start from.
+    pub seed: u64,
+    /// Inputs that are given; others are synthetic.
+    pub given: HashMap<String, Value>,
+    /// Which engine runs the models. Where it cannot run the original, the native one takes over.
+    pub engine: Choice,
+    /// Time that checks of single edits may take together.
+    pub local: Duration,
+}
+
+impl Default for Verification {
+    fn default() -> Self {
+        Self {
+            when: When::Final,
+            samples: 2,
+            seed: 0,
+            given: HashMap::new(),
+            engine: Choice::Auto,
+            local: Duration::from_secs(60),
+        }
+    }
+}
+
+impl Verification {
+    /// No verification at all.
+    pub fn off() -> Self {
+        Self { when: When::Off, ..Self::default() }
+    }
+
+    /// What is to be checked, with the model as it is now as the original.
+    pub fn checks(&self, original: &Model) -> Result<guard::Options, Error> {
+        self.engine.check()?;
+        check_given(original, &self.given)?;
+        let engine = match self.when {
+            When::Off => Engine::Native,
+            When::Final | When::Each => self.engine.engine(is_large(original)),
+        };
+        let comparison = verify::Options {
+            samples: self.samples,
+            seed: self.seed,
+            given: self.given.clone(),
+            ..verify::Options::new(engine)
+        };
+        Ok(guard::Options {
+            when: self.when,
+            comparison,
+            local: self.local,
+            original: Some(original.clone()),
+        })
+    }
+}
+
+/// An optimized model, and what was done to it.
+#[derive(Debug)]
+pub struct Optimized {
+    /// The model.
+    pub model: Model,
+    /// What was done.
+    pub report: Report,
+    /// How long it took.
+    pub times: Times,
+    /// The PyTorch modules that nodes come from.
+    pub modules: Carried,
+}
+
+/// What was done to a model.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// Version of this layout.
+    pub schema: u32,
+    /// What was converted to another operator set, where that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub opset: Option<upgrade::Report>,
+    /// The model before.
+    pub before: Size,
+    /// And after.
+    pub after: Size,
+    /// Nodes by operator, before and after.
+    pub operators: BTreeMap<String, (usize, usize)>,
+    /// What each pass did, in the order in which they run.
+    pub passes: Vec<PassReport>,
+    /// How often the whole list of passes ran.
+    pub rounds: usize,
+    /// Why they ended.
+    pub stop: Stop,
+    /// What the checks say.
+    pub verification: Proof,
+    /// What became of the modules that nodes come from, where they are known.
+    pub modules: Vec<ModuleEffect>,
+}
+
+/// The size of a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Size {
+    /// Nodes of the main graph.
+    pub nodes: usize,
+    /// Nodes of the whole model, bodies and functions included.
+    pub all_nodes: usize,
+    /// Bytes of constants.
+    pub constants: u64,
+}
+
+/// What one pass did.
+#[derive(Clone, Debug, Serialize)]
+pub struct PassReport {
+    /// The pass.
+    pub name: &'static str,
+    /// Its accuracy class.
+    pub class: &'static str,
+    /// Its edits.
+    pub edits: usize,
+    /// Change of the number of nodes.
+    pub nodes: i64,
+    /// Change of the bytes of constants.
+    pub bytes: i64,
+    /// How long it took.
+    pub milliseconds: f64,
+    /// Why candidates were not rewritten, and how many.
+    pub skipped: BTreeMap<String, usize>,
+    /// Why the pass did not run: the model has nothing that it could find.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub left_out: Option<String>,
+}
+
+/// Milliseconds of each kind of work.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Times {
+    /// Shape inference.
+    pub inference: f64,
+    /// Passes.
+    pub passes: f64,
+    /// Checks of single edits.
+    pub local_checks: f64,
+    /// Comparison of the result with the original.
+    pub comparison: f64,
+}
+
+/// Makes a model smaller without changing what it computes, verifies that, and says what was done.
+pub fn optimize(model: Model, options: &Options) -> Result<Optimized, Error> {
+    optimize_with(model, options, &Silent)
+}
+
+/// The same, with somebody who hears about progress.
+pub fn optimize_with(
+    mut model: Model,
+    options: &Options,
+    progress: &dyn Progress,
+) -> Result<Optimized, Error> {
+    let passes = options.passes.passes()?;
+    log_class(&model);
+    let (before, operators_before) = (Size::of(&model), model.operator_counts());
+    let lineage = Lineage::of(&model, options.modules.as_ref());
+    interface::apply(&mut model, &options.interface)?;
+    let mut checks = options.verification.checks(&model)?;
+    let opset = options.opset.map(|to| upgrade(&mut model, to)).transpose()?;
+    let start = Instant::now();
+    let (fit, unfit) = options.passes.fitting(&model, &passes);
+    let work =
+        pipeline::Options { passes: fit, stop_after: options.stop_after, progress, ..Default::default() };
+    let (outcome, proof) = guard::optimize(&mut model, &work, &mut checks)?;
+    let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
+    let (whole, inference) = (milliseconds(start.elapsed()), milliseconds(outcome.inference));
+    let times = Times {
+        inference,
+        passes: whole - inference - proof.local.milliseconds - proof.milliseconds,
+        local_checks: proof.local.milliseconds,
+        comparison: proof.milliseconds,
+    };
+    let modules = lineage.carry(&mut model)?;
+    let mut operators: BTreeMap<String, (usize, usize)> = BTreeMap::new();
+    operators_before.into_iter().for_each(|(op, count)| operators.entry(op).or_default().0 = count);
+    model.operator_counts().into_iter().for_each(|(op, count)| operators.entry(op).or_default().1 = count);
+    let mut reports: Vec<PassReport> = outcome.passes.iter().map(PassReport::of).collect();
+    reports.extend(unfit.iter().map(PassReport::left_out));
+    reports.sort_by_key(|report| passes.iter().position(|pass| pass.name == report.name));
+    let report = Report {
+        schema: 1,
+        opset,
+        before,
+        after: Size::of(&model),
+        operators,
+        passes: reports,
+        rounds: outcome.rounds,
+        stop: outcome.stop,
+        verification: proof,
+        modules: modules.effects.clone(),
+    };
+    Ok(Optimized { model, report, times, modules })
+}
+
+impl Optimized {
+    /// Saves the model; weights stay in data files where they were in some.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<Saved, Error> {
+        Ok(io::save(&self.model, path.as_ref(), &SaveOptions::default())?)
+    }
+
+    /// What passes did, as the report's page shows it.
+    pub fn for_page(&self) -> Optimization {
+        let fired = self.report.passes.iter().filter(|pass| pass.edits > 0);
+        let passes =
+            fired.map(|pass| PassEffect { pass: pass.name.to_owned(), edits: pass.edits, nodes: pass.nodes });
+        Optimization {
+            before: self.modules.before.first().copied().unwrap_or(0),
+            after: self.model.node_count(),
+            passes: passes.collect(),
+            modules: self.modules.before.clone(),
+        }
+    }
+}
+
+impl Size {
+    fn of(model: &Model) -> Self {
+        Self {
+            nodes: model.scope(model.main()).node_count(),
+            all_nodes: model.node_count(),
+            constants: model.stored_bytes(),
+        }
+    }
+}
+
+impl PassReport {
+    fn of(outcome: &PassOutcome) -> Self {
+        let mut skipped = BTreeMap::new();
+        for skip in &outcome.skipped {
+            *skipped.entry(skip.reason.to_string()).or_default() += 1;
+        }
+        Self {
+            name: outcome.pass.name,
+            class: outcome.pass.accuracy().class(),
+            edits: outcome.edits,
+            nodes: outcome.nodes,
+            bytes: outcome.bytes,
+            milliseconds: outcome.time.as_secs_f64() * 1e3,
+            skipped,
+            left_out: None,
+        }
+    }
+
+    fn left_out(unfit: &Unfit) -> Self {
+        Self {
+            name: unfit.pass.name,
+            class: unfit.pass.accuracy().class(),
+            edits: 0,
+            nodes: 0,
+            bytes: 0,
+            milliseconds: 0.0,
+            skipped: BTreeMap::new(),
+            left_out: Some(unfit.why.clone()),
+        }
+    }
+}
+
+/// Logs what kind of network the model is, and which passes matter for it.
+fn log_class(model: &Model) {
+    if !tracing::enabled!(tracing::Level::INFO) {
+        return;
+    }
+    let found = Fingerprint::of(model);
+    tracing::info!(
+        "{} ({:.0} % sure): {}",
+        found.class.name(),
+        found.confidence * 100.0,
+        found.reasons.join("; ")
+    );
+    for fit in found.passes() {
+        tracing::info!("{} matters: {}", fit.pass, fit.why);
+    }
+}

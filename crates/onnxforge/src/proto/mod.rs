@@ -1,8 +1,0 @@
-//! Protobuf: bytes to messages and back. Weights stay where they are, unknown fields survive byte for byte.
-
-pub mod schema;
-pub mod walk;
-pub mod wire;
-
-/// A shared text.
-pub type Str = std::sync::Arc<str>;
