@@ -124,8 +124,8 @@ def progress(state):
     if state.done == 3 and others:
         cluster.remove_node(others.pop(), allow_graceful=False)
 result = onnxforge.corpus.run({str(tmp_path / "in")!r}, {str(tmp_path / "ray")!r}, engine="ray", progress=progress)
-print(len(result.rows), "models, all good:", result.ok, end=", ")
-print("nodes left beside the head:", len(others), flush=True)
+# Ray's own messages go to the same place: one line is written at once.
+print(f"{{len(result.rows)}} models, all good: {{result.ok}}, nodes left beside the head: {{len(others)}}", flush=True)
 ray.shutdown()
 cluster.shutdown()
 """

@@ -33,6 +33,9 @@ pub struct Options {
     /// Leave the peers out
     #[arg(long)]
     alone: bool,
+    /// Another build of onnxforge, for example of an earlier commit, that runs in the same rounds
+    #[arg(long, value_name = "PROGRAM")]
+    other: Option<PathBuf>,
 }
 
 pub fn run(options: &Options) -> Result<()> {
@@ -49,6 +52,7 @@ pub fn run(options: &Options) -> Result<()> {
         "nodes",
         "cp s",
         "onnxforge s",
+        "by other",
         "onnxsim s",
         "onnxslim s",
         "× faster",
@@ -62,12 +66,12 @@ pub fn run(options: &Options) -> Result<()> {
         let folder = work.path().join("model");
         let model = folder.join("model.onnx");
         zoo::materialize(&cli, &name, &model, external)?;
-        rows.push(measure(&name, &cli, peers.as_deref(), &model, options.runs)?);
+        rows.push(measure(&name, &cli, peers.as_deref(), &model, options)?);
     }
     print_table(&rows);
     println!(
-        "\nMedians of {} interleaved runs of the whole commands, files in the page cache, without verification. × faster: the \
-         faster peer's time by ours. anon: peak of memory that is not a part of a file. A peer that fails is shown as -.",
+        "\nMedians of {} interleaved runs of the whole commands, files in the page cache, without verification. by other: our time \
+         by that of the other build (--other). × faster: the faster peer's time by ours. anon: peak of memory that is not a part of a file. A peer that fails is shown as -.",
         options.runs
     );
     Ok(())
@@ -82,27 +86,27 @@ fn subjects(options: &Options) -> Result<Vec<(String, &'static str)>> {
     Ok(chosen.map(|name| (name, "auto")).collect())
 }
 
-fn measure(name: &str, cli: &Path, peers: Option<&Path>, model: &Path, runs: usize) -> Result<[String; 11]> {
+fn measure(
+    name: &str,
+    cli: &Path,
+    peers: Option<&Path>,
+    model: &Path,
+    options: &Options,
+) -> Result<[String; 12]> {
     let folder = model.parent().context("the model has no folder")?;
     let target = folder.with_extension("out");
     let external = folder.join("model.onnx.data").exists() || size(folder)? > 2_000_000_000;
-    let (mut copies, mut ours) = (Vec::new(), Vec::<Usage>::new());
+    let (mut copies, mut ours, mut others) = (Vec::new(), Vec::<Usage>::new(), Vec::<Usage>::new());
     let (mut sim, mut slim) = (Vec::<Usage>::new(), Vec::<Usage>::new());
     // The first round only warms the page cache.
-    for round in 0..=runs {
+    for round in 0..=options.runs {
         let (copied, _) = timed_copy(folder, &target)?;
-        fresh(&target)?;
-        let mut command = Command::new(cli);
-        command
-            .arg("optimize")
-            .arg(model)
-            .arg("-o")
-            .arg(target.join("model.onnx"))
-            .args(["--quiet", "--verify", "off"]);
-        let usage = watch(&mut command)?;
+        let usage = optimize(cli, model, &target)?;
+        let other = options.other.as_ref().map(|other| optimize(other, model, &target)).transpose()?;
         if round > 0 {
             copies.push(copied);
             ours.push(usage);
+            others.extend(other);
         }
         if let Some(python) = peers.filter(|_| round > 0) {
             fresh(&target)?;
@@ -134,12 +138,15 @@ fn measure(name: &str, cli: &Path, peers: Option<&Path>, model: &Path, runs: usi
     let (copied, own, sim_time, slim_time) = (median(copies), seconds(&ours), seconds(&sim), seconds(&slim));
     let shown =
         |value: f64, digits: usize| if value.is_nan() { "-".to_owned() } else { format!("{value:.digits$}") };
+    // Each round by itself, so that what slows the machine down for a while slows both.
+    let ratios = ours.iter().zip(&others).map(|(ours, other)| ours.seconds / other.seconds);
     Ok([
         name.to_owned(),
         format!("{:.0}", size(folder)? as f64 / 1e6),
         format!("{} → {}", report["before"]["nodes"], report["after"]["nodes"]),
         shown(copied, 3),
         shown(own, 3),
+        shown(median(ratios), 3),
         shown(sim_time, 2),
         shown(slim_time, 2),
         shown(sim_time.min(slim_time) / own, 1),
@@ -147,4 +154,12 @@ fn measure(name: &str, cli: &Path, peers: Option<&Path>, model: &Path, runs: usi
         format!("{:.0}", most(&ours)),
         format!("{:.0} / {:.0}", most(&sim), most(&slim)),
     ])
+}
+
+/// The time and memory of the whole command.
+fn optimize(cli: &Path, model: &Path, target: &Path) -> Result<Usage> {
+    fresh(target)?;
+    let mut command = Command::new(cli);
+    command.arg("optimize").arg(model).arg("-o").arg(target.join("model.onnx"));
+    watch(command.args(["--quiet", "--verify", "off"]))
 }
