@@ -11,10 +11,10 @@ use serde::Serialize;
 
 use super::cost::count;
 use onnxforge_ir::dim::{Dim, Symbol};
-use onnxforge_ir::value::Use;
-use onnxforge_ir::{Def, Model, NodeId, ValueId};
+use onnxforge_ir::{Model, ValueId};
 use onnxforge_ops::callee::Functions;
 use onnxforge_ops::infer::Inference;
+use onnxforge_ops::liveness::peak;
 
 /// What a run takes.
 #[derive(Clone, Debug, Serialize)]
@@ -67,8 +67,13 @@ pub fn effort(model: &Model, sizes: &HashMap<String, u64>) -> Effort {
         flops.add(found.to_dim(), Some(operations));
         macs.add(products.to_dim().and_then(half), Some(of_products / 2));
     }
-    let peak = peak(model, &sized);
-    for dim in [&flops.dim, &macs.dim, &peak.live.dim].into_iter().flatten() {
+    let peak = peak(model, &|value| Some(sized.bytes(value)?.1));
+    let mut live = Sum::new();
+    for &value in &peak.alive {
+        let (dim, bytes) = sized.bytes(value).unzip();
+        live.add(dim.flatten(), bytes);
+    }
+    for dim in [&flops.dim, &macs.dim, &live.dim].into_iter().flatten() {
         symbols.extend(dim.symbols());
     }
     let named = |symbol: &Symbol| inference.symbols().name(*symbol).into_owned();
@@ -76,7 +81,7 @@ pub fn effort(model: &Model, sizes: &HashMap<String, u64>) -> Effort {
     Effort {
         flops: flops.figure(&inference),
         macs: macs.figure(&inference),
-        memory: peak.live.figure(&inference),
+        memory: live.figure(&inference),
         memory_at: peak.at.map(|id| model.node_label(id)),
         assumed,
         unknown_nodes,
@@ -139,79 +144,4 @@ impl Sum {
         let expression = self.dim.as_ref().map(|dim| dim.display(inference.symbols()).to_string());
         Figure { value: self.value, expression }
     }
-}
-
-/// The point at which most memory is needed.
-struct Peak {
-    live: Sum,
-    at: Option<NodeId>,
-    unknown: usize,
-}
-
-fn peak(model: &Model, sized: &AtSizes<'_>) -> Peak {
-    let main = model.main();
-    let order: Vec<NodeId> = model.nodes_in(main).map(|(id, _)| id).collect();
-    let places: HashMap<NodeId, usize> = order.iter().enumerate().map(|(place, &id)| (id, place)).collect();
-    // Where in the graph a node runs: there, or where the body around it does.
-    let place = |mut node: NodeId| loop {
-        match places.get(&node) {
-            Some(&place) => return Some(place),
-            None => node = model.scope(model.node(node).scope()).holder()?,
-        }
-    };
-    let last = |value: ValueId| {
-        let uses = model.value(value).uses().iter();
-        uses.map(|used| match *used {
-            Use::Input { node, .. } => place(node).unwrap_or(order.len()),
-            Use::Output { scope, .. } if scope == main => order.len(),
-            Use::Output { scope, .. } => model.scope(scope).holder().and_then(place).unwrap_or(order.len()),
-        })
-        .max()
-    };
-    let inputs = model.scope(main).inputs().iter().map(|port| port.value);
-    let given: Vec<ValueId> = inputs
-        .filter(|&value| matches!(model.value(value).def(), Def::Input { default: None, .. }))
-        .collect();
-    let mut unknown = 0;
-    let mut lives: Vec<(ValueId, usize, usize, u64)> = Vec::new();
-    for &value in &given {
-        match sized.bytes(value) {
-            Some((_, bytes)) => lives.push((value, 0, order.len(), bytes)),
-            None => unknown += 1,
-        }
-    }
-    for (from, &id) in order.iter().enumerate() {
-        if model.node(id).op().is("Constant") {
-            continue;
-        }
-        for &value in model.node(id).outputs().iter().flatten() {
-            match sized.bytes(value) {
-                Some((_, bytes)) => lives.push((value, from, last(value).unwrap_or(from), bytes)),
-                None => unknown += 1,
-            }
-        }
-    }
-    // What comes and what goes at each node; a value that is read last at a node is still there while that runs.
-    let mut comes = vec![0u64; order.len() + 1];
-    let mut goes = vec![0u64; order.len() + 1];
-    for &(_, from, to, bytes) in &lives {
-        comes[from] = comes[from].saturating_add(bytes);
-        if let Some(goes) = goes.get_mut(to + 1) {
-            *goes = goes.saturating_add(bytes);
-        }
-    }
-    let (mut now, mut most, mut at) = (0u64, 0u64, 0);
-    for place in 0..order.len() {
-        now = now.saturating_sub(goes[place]).saturating_add(comes[place]);
-        if now > most {
-            (most, at) = (now, place);
-        }
-    }
-    let mut live = Sum::new();
-    for &(value, from, to, bytes) in &lives {
-        if (from..=to).contains(&at) {
-            live.add(sized.bytes(value).and_then(|(dim, _)| dim), Some(bytes));
-        }
-    }
-    Peak { live, at: order.get(at).copied(), unknown }
 }

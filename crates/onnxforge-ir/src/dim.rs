@@ -25,11 +25,13 @@ mod extreme;
 mod mono;
 mod parse;
 mod print;
+mod require;
 mod symbols;
 #[cfg(test)]
 mod tests;
 
 use mono::{Atom, Extreme, Mono, UNIT};
+pub use require::Requirement;
 pub use symbols::{Symbol, Symbols};
 
 /// Most terms in one sum.

@@ -5,7 +5,7 @@ use super::call::{self, Call};
 use super::error::{OpError, invalid};
 use super::fact::{Fact, Known, MAX_SYMBOLIC_ELEMENTS, TensorFact};
 use super::signature::{Form, Presence, Signature};
-use onnxforge_ir::dim::{Dim, Symbols};
+use onnxforge_ir::dim::{Dim, Requirement, Symbols};
 use onnxforge_ir::{DType, ScopeId};
 
 /// Infers the bodies of nodes: what an operator with bodies asks of whoever infers the model.
@@ -142,6 +142,7 @@ impl<'a> Infer<'a> {
 
     /// The dimension that results when two axes are broadcast together.
     pub fn broadcast_dim(&mut self, a: &Dim, b: &Dim) -> Result<Dim, OpError> {
+        self.symbols.require(Requirement::Broadcast(a.clone(), b.clone()));
         Ok(match (a.as_const(), b.as_const()) {
             _ if a == b => a.clone(),
             (Some(1), _) => b.clone(),
@@ -169,6 +170,7 @@ impl<'a> Infer<'a> {
 
     /// The common value of two dimensions that must be equal: the one that says more. Numbers that differ are an error.
     pub fn unify(&mut self, a: &Dim, b: &Dim) -> Result<Dim, OpError> {
+        self.symbols.require(Requirement::Equal(a.clone(), b.clone()));
         match (a.as_const(), b.as_const()) {
             (Some(x), Some(y)) if x != y => invalid(format!("dimensions {x} and {y} differ")),
             (None, Some(_)) => Ok(b.clone()),

@@ -17,6 +17,7 @@ pub mod fact;
 pub mod infer;
 pub mod infer_call;
 pub mod kernel;
+pub mod liveness;
 pub mod signature;
 pub mod value;
 

@@ -6,9 +6,10 @@ use onnxforge_ir::types::DeclaredDim;
 use onnxforge_ir::value::Port;
 use onnxforge_ir::{Model, Type, ValueId};
 use onnxforge_ops::check::nearest;
+use onnxforge_ops::eval::shapes::Place;
 use onnxforge_ops::infer::{ConflictKind, Inference};
 use onnxforge_proto::Str;
-use onnxforge_proto::schema::{Dimension, TensorShapeProto, ValueInfoProto};
+use onnxforge_proto::schema::{Dimension, TensorShapeProto, TypeProto, ValueInfoProto};
 
 /// What is to change.
 #[derive(Clone, Debug, Default)]
@@ -86,6 +87,50 @@ pub fn apply(model: &mut Model, wishes: &Wishes) -> Result<(), InterfaceError> {
         }
     }
     Ok(())
+}
+
+/// Declarations of inputs in which dimensions got names of their own, as they were.
+#[derive(Debug, Default)]
+pub struct Separated {
+    declared: Vec<(usize, TypeProto)>,
+}
+
+/// Gives dimensions names of their own, so that nothing takes them for equal to others of their name. Those of one entry share a name.
+pub fn separate(model: &mut Model, apart: &[Vec<Place>]) -> Separated {
+    let mut separated = Separated::default();
+    let count = model.scope(model.main()).inputs().len();
+    for index in 0..count {
+        let port = &model.scope(model.main()).inputs()[index];
+        let input = model.value(port.value).name().clone();
+        let own = |axis: usize| {
+            let is_here = |place: &Place| place.input == input && place.axis == axis;
+            apart.iter().find(|places| places.iter().any(is_here)).and_then(|places| places.first())
+        };
+        let Some(before) = port.info.r#type.as_deref() else { continue };
+        let mut declared = before.clone();
+        let shape = declared.tensor_type.as_deref_mut().and_then(|tensor| tensor.shape.as_deref_mut());
+        let mut is_changed = false;
+        for (axis, dim) in shape.into_iter().flat_map(|shape| &mut shape.dim).enumerate() {
+            if let Some(place) = own(axis) {
+                dim.dim_param = Some(format!("{}[{}]", place.input, place.axis).into());
+                is_changed = true;
+            }
+        }
+        if is_changed {
+            separated.declared.push((index, before.clone()));
+            model.set_input_type(index, declared);
+        }
+    }
+    separated
+}
+
+impl Separated {
+    /// Gives dimensions the names that they had.
+    pub fn rejoin(self, model: &mut Model) {
+        for (index, declared) in self.declared {
+            model.set_input_type(index, declared);
+        }
+    }
 }
 
 /// The value of this name as an output.

@@ -12,8 +12,8 @@ use super::compare::compare;
 use super::engine::Engine;
 use super::judge::{Judged, said};
 use super::{
-    Inputs, Moment, Options, OutputReport, Report, Verdict, VerifyError, Which, inputs, is_twin, makes_steps,
-    paired_outputs,
+    Inputs, Moment, Options, OutputReport, Report, Samples, Verdict, VerifyError, Which, is_twin,
+    makes_steps, paired_outputs,
 };
 use onnxforge_ir::cut::Cut;
 use onnxforge_ir::{Model, NodeId, ValueId};
@@ -130,24 +130,22 @@ pub fn verify_blocks(
         compared.iter().map(|&value| (value, OutputReport::new(first.value(value).name()))).collect();
     let steps = makes_steps(first, &facts[0]);
     let runner = Runner { models: [first, second], facts: &facts, pairs, options, steps };
-    let mut by_sample = Vec::new();
-    for index in 0..options.samples {
-        let inputs = inputs(first, &facts[0], options, index)?;
-        let ports = first.scope(first.main()).inputs().iter();
-        let mut state: HashMap<ValueId, Value> = ports
-            .filter_map(|port| {
-                Some((port.value, inputs.values.get(&**first.value(port.value).name())?.clone()))
-            })
-            .collect();
-        let mut largest: f64 = 0.0;
+    let (mut by_sample, mut sizes) = (Vec::new(), Vec::new());
+    let mut samples = Samples::new(first, options);
+    while by_sample.len() < options.samples {
+        let inputs = samples.at(by_sample.len())?;
         progress.begin("comparing blocks", blocks.len() as u64, Unit::Blocks);
-        for block in &blocks {
-            let run = runner.block(block, &mut state, &inputs, &mut reports);
-            largest = largest.max(run.inspect_err(|_| progress.end())?);
-            progress.advance(1);
-        }
+        let largest = runner.sample(&blocks, &inputs, &mut reports, progress);
         progress.end();
-        by_sample.push(largest);
+        match largest {
+            Ok(largest) => {
+                by_sample.push(largest);
+                sizes.extend(Some(inputs.sizes).filter(|sizes| !sizes.is_empty()));
+            }
+            Err(VerifyError::Run { which: Which::First, .. }) if samples.replace(by_sample.len()) => {}
+            Err(VerifyError::Run { which: Which::First, .. }) if !by_sample.is_empty() => break,
+            Err(error) => return Err(error),
+        }
     }
     let is_output = |value: &ValueId| first.value(*value).is_exposed();
     let first_difference = compared.iter().find(|value| reports[*value].verdict == Verdict::Different);
@@ -157,12 +155,14 @@ pub fn verify_blocks(
     Ok(Report {
         engine: options.engine,
         verdict,
-        samples: options.samples,
+        samples: by_sample.len(),
+        sizes,
         outputs: outputs.cloned().collect(),
         by_blocks: true,
         inside: compared.iter().filter(|value| !is_output(value)).count(),
         first_difference,
         by_sample,
+        is_about_names: false,
     })
 }
 
@@ -176,6 +176,26 @@ struct Runner<'a> {
 }
 
 impl Runner<'_> {
+    /// Runs all blocks on the same inputs. Answers the largest difference.
+    fn sample(
+        &self,
+        blocks: &[Block],
+        inputs: &Inputs,
+        reports: &mut HashMap<ValueId, OutputReport>,
+        progress: &dyn Progress,
+    ) -> Result<f64, VerifyError> {
+        let first = self.models[0];
+        let ports = first.scope(first.main()).inputs().iter();
+        let given = |value: ValueId| Some((value, inputs.values.get(&**first.value(value).name())?.clone()));
+        let mut state: HashMap<ValueId, Value> = ports.filter_map(|port| given(port.value)).collect();
+        let mut largest: f64 = 0.0;
+        for block in blocks {
+            largest = largest.max(self.block(block, &mut state, inputs, reports)?);
+            progress.advance(1);
+        }
+        Ok(largest)
+    }
+
     /// Runs a block and compares what can be compared after it. Answers the largest difference.
     fn block(
         &self,

@@ -39,6 +39,51 @@ pub enum Mismatch {
     Text,
 }
 
+/// The tensors that a value is made of, in order.
+pub fn tensors(value: &Value) -> Vec<&Array> {
+    match value {
+        Value::Tensor(array) => vec![array],
+        Value::Sequence(values) => values.iter().flat_map(tensors).collect(),
+        Value::Optional(Some(value)) => tensors(value),
+        Value::Optional(None) => Vec::new(),
+        Value::Map(map) => map.values().flat_map(tensors).collect(),
+    }
+}
+
+/// The largest share of the scale that one unit in the last place of a float in the value is. `None` where it has none.
+pub fn unit(value: &Value) -> Option<f64> {
+    let units = tensors(value).into_iter().filter_map(|array| array.dtype().epsilon());
+    units.reduce(f64::max)
+}
+
+/// The numbers of a value, in order.
+pub fn numbers(value: &Value) -> Option<Vec<f64>> {
+    let mut all = Vec::new();
+    for array in tensors(value) {
+        all.extend(array.to_f64s().ok()?);
+    }
+    Some(all)
+}
+
+/// The shapes of the tensors of a value.
+pub fn shapes(value: &Value) -> Vec<Vec<usize>> {
+    tensors(value).into_iter().map(|array| array.shape().to_vec()).collect()
+}
+
+/// Whether a value has an element that is not NaN or infinite, or no elements at all.
+pub fn says_something(value: &Value) -> bool {
+    let tensors = tensors(value);
+    let is_empty = tensors.iter().all(|array| array.is_empty());
+    let has_finite = |array: &&Array| match array.dtype() {
+        DType::F32 => array.slice::<f32>().is_ok_and(|x| x.iter().any(|x| x.is_finite())),
+        DType::F64 => array.slice::<f64>().is_ok_and(|x| x.iter().any(|x| x.is_finite())),
+        DType::F16 => array.slice::<f16>().is_ok_and(|x| x.iter().any(|x| x.is_finite())),
+        DType::BF16 => array.slice::<bf16>().is_ok_and(|x| x.iter().any(|x| x.is_finite())),
+        _ => !array.is_empty(),
+    };
+    is_empty || tensors.iter().any(has_finite)
+}
+
 /// How far `found` is from `expected`.
 pub fn compare(expected: &Value, found: &Value) -> Result<Difference, Mismatch> {
     match (expected, found) {

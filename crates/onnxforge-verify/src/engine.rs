@@ -89,6 +89,13 @@ pub enum EngineError {
     Missing(#[from] Missing),
 }
 
+impl EngineError {
+    /// Whether inputs of other sizes may do.
+    pub fn may_be_about_sizes(&self) -> bool {
+        matches!(self, Self::Run(_) | Self::Runtime(RuntimeError::Refused(_)))
+    }
+}
+
 impl Engine {
     /// Its name, as users say it.
     pub fn name(self) -> &'static str {

@@ -10,10 +10,7 @@ use serde::Serialize;
 
 use super::engine::{Engine, with_fallback};
 use super::local::{Local, LocalReport, Wrong};
-use super::{
-    Moment, Options as Comparison, OutputReport, Report, Verdict, VerifyError, Which, named_dims,
-    verify_inside,
-};
+use super::{Options as Comparison, OutputReport, Report, Verdict, VerifyError, Which, verify_inside};
 use onnxforge_ir::{Accuracy, Model, Rewrite};
 use onnxforge_ops::infer::Inference;
 use onnxforge_proto::clock::Instant;
@@ -72,6 +69,14 @@ pub struct Proof {
     pub milliseconds: f64,
 }
 
+impl Proof {
+    /// Whether the result was compared with the original, and found to be the same up to rounding. A model that nothing changed is.
+    pub fn is_verified(&self) -> bool {
+        self.unverified.is_none()
+            && self.global.as_ref().is_none_or(|report| report.verdict <= Verdict::Rounding)
+    }
+}
+
 /// How a model compares with the original.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Compared {
@@ -107,6 +112,9 @@ pub enum GuardError {
     /// More was wrong than bars can mend.
     #[error("the result still differs from the original after {0} rules were barred; please report this")]
     Hopeless(usize),
+    /// The passes took dimensions of one name for equal that the original takes unequal.
+    #[error("the result differs where dimensions of one name have different sizes")]
+    Names,
     /// It was wrong before the first pass.
     #[error(
         "the conversion to another operator set is wrong at {value:?} ({difference}); leave it out, and please report this"
@@ -125,17 +133,16 @@ pub fn optimize(
     options: &pipeline::Options<'_>,
     checks: &mut Options,
 ) -> Result<(Outcome, Proof), GuardError> {
-    let start = model.clone();
-    let original = checks.original.take().unwrap_or_else(|| start.clone());
     let mut proof = Proof::default();
     let mut work = options.clone();
     if checks.when == When::Off {
         return Ok((pipeline::optimize(model, &work), proof));
     }
-    proof.unverified = unverifiable(&original);
+    let start = model.clone();
+    let original = checks.original.take().unwrap_or_else(|| start.clone());
     loop {
         *model = start.clone();
-        proof.global = None;
+        (proof.global, proof.unverified) = (None, None);
         proof.after.clear();
         let first_edit = model.journal().len();
         let mut guard = Guard {
@@ -149,19 +156,23 @@ pub fn optimize(
         let (local, each) = (guard.local, guard.each);
         proof.local = local.report;
         let began = Instant::now();
+        let names = |proof: &Proof| proof.global.as_ref().is_some_and(|report| report.is_about_names);
         let wrong = match (local.wrong, each) {
             (Some(wrong), _) => Some(wrong),
+            (None, Some(_)) if names(&proof) => return Err(GuardError::Names),
             (None, Some(found)) => Some(blame([&original, &start], model, &work, checks, &found)?),
             (None, None) if model.journal().len() == first_edit && !is_converted(&original, &start) => None,
             // The last pass that changed something was the last to be compared.
             (None, None) if checks.when == When::Each && proof.global.is_some() => None,
             (None, None) => match whole(&original, model, checks, &mut proof, options.progress) {
+                Some(_) if names(&proof) => return Err(GuardError::Names),
                 Some(found) => Some(blame([&original, &start], model, &work, checks, &found)?),
                 None => None,
             },
         };
         proof.milliseconds += began.elapsed().as_secs_f64() * 1e3;
         let Some(mut wrong) = wrong else { return Ok((outcome, proof)) };
+
         wrong.reproducer = reproducer(&start, &work, checks, &wrong).map(Box::new);
         tracing::warn!(
             "{} of {} is wrong at edit {} ({}: {}); it is left out",
@@ -216,18 +227,13 @@ pub fn compared(
     checks: &mut Options,
     progress: &dyn Progress,
 ) -> Result<Compared, String> {
-    let mut proof = Proof { unverified: unverifiable(original), ..Proof::default() };
+    let mut proof = Proof::default();
     let found = whole(original, model, checks, &mut proof, progress);
     match (proof.global, found) {
         (Some(report), _) => Ok(Compared::of(&report)),
         (None, Some(_)) => Ok(Compared::BROKEN),
         (None, None) => Err(proof.unverified.unwrap_or_default()),
     }
-}
-
-/// Why a model cannot be compared with anything.
-fn unverifiable(original: &Model) -> Option<String> {
-    super::local::is_random(original).then(|| "the model draws random numbers".to_owned())
 }
 
 /// Compares the whole models. Where the original does not run, nothing is said but why.
@@ -238,21 +244,15 @@ fn whole(
     proof: &mut Proof,
     progress: &dyn Progress,
 ) -> Option<Found> {
-    if proof.unverified.is_some() {
-        return None;
-    }
     if checks.comparison.engine != Engine::Native && may_run_forever(original) {
         proof.fallback = Some("a Loop has no largest number of iterations".to_owned());
         checks.comparison.engine = Engine::Native;
     }
     let chosen = checks.comparison.engine;
-    let mut is_first_engine = true;
     let compare = |engine: Engine| {
         checks.comparison.engine = engine;
         checks.comparison.rounding = declared(model).max(engine.own_rounding());
-        // Sizes that do not fit are the sizes' fault, and not the engine's.
-        let sizes = if std::mem::take(&mut is_first_engine) { &SIZES[..] } else { &[] };
-        at_sizes_that_fit(original, model, &mut checks.comparison, sizes, progress)
+        verify_inside(original, model, &checks.comparison, progress)
     };
     let refused = |error: &VerifyError| match error {
         VerifyError::Run { which: Which::First, .. } => true,
@@ -263,6 +263,10 @@ fn whole(
     let (compared, fallback) = with_fallback(chosen, refused, compare);
     proof.fallback = fallback.or(proof.fallback.take());
     match compared {
+        Err(VerifyError::Undetermined(why)) => {
+            proof.unverified = Some(why);
+            None
+        }
         Err(error @ (VerifyError::Run { which: Which::First, .. } | VerifyError::Sample(_))) => {
             proof.unverified = Some(error.to_string());
             None
@@ -273,37 +277,6 @@ fn whole(
             found
         }
     }
-}
-
-/// How long other sizes are tried.
-const RETRYING: Duration = Duration::from_secs(60);
-
-/// Sizes of named dimensions to try where the usual ones do not fit a model.
-const SIZES: [usize; 6] = [4, 8, 16, 32, 64, 224];
-
-/// Compares at the usual sizes of named dimensions, and at others where the original does not run with these.
-fn at_sizes_that_fit(
-    original: &Model,
-    model: &Model,
-    comparison: &mut Comparison,
-    sizes: &[usize],
-    progress: &dyn Progress,
-) -> Result<Report, VerifyError> {
-    let began = Instant::now();
-    let mut compared = verify_inside(original, model, comparison, progress);
-    for &size in sizes {
-        let fails =
-            matches!(compared, Err(VerifyError::Run { which: Which::First, when: Moment::Running(_), .. }));
-        if !fails || named_dims(original).is_empty() || began.elapsed() > RETRYING {
-            break;
-        }
-        comparison.size = Some(size);
-        compared = verify_inside(original, model, comparison, progress);
-    }
-    if compared.is_err() {
-        comparison.size = None;
-    }
-    compared
 }
 
 /// Whether a model was converted to other operator sets.

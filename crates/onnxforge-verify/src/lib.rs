@@ -7,28 +7,35 @@
 pub mod bench;
 pub mod blocks;
 pub mod compare;
+pub mod draws;
 pub mod engine;
 pub mod guard;
 mod judge;
 pub mod local;
+pub mod memory;
 pub mod parts;
 pub mod reduce;
 mod region;
 pub mod runtime;
+mod samples;
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
+use std::time::Duration;
 
 use serde::Serialize;
 
 use self::blocks::Pairs;
 use self::compare::{Difference, Mismatch, compare};
+use self::draws::Apart;
 use self::engine::{Engine, EngineError, Ready};
 use self::judge::{FEW, Judged, said};
+use self::samples::{Inputs, Samples};
 use onnxforge_ir::types::DeclaredDim;
 use onnxforge_ir::{Def, Model, Type, ValueId};
 use onnxforge_ops::Value;
-use onnxforge_ops::eval::sample::{self, SampleError};
+use onnxforge_ops::eval::sample::SampleError;
+use onnxforge_ops::eval::shapes::{Names, Wanted};
 use onnxforge_ops::infer::Inference;
 use onnxforge_proto::cancel::checkpoint;
 use onnxforge_proto::clock::Instant;
@@ -50,8 +57,13 @@ pub struct Options {
     pub dims: HashMap<String, usize>,
     /// The largest difference, as a share of the largest magnitude, that is accepted; without it the float64 run judges.
     pub tolerance: Option<f64>,
-    /// The size of named dimensions that `dims` does not tell, where the usual ones do not do; in every other sample twice as large.
-    pub size: Option<usize>,
+    /// Bytes that the values of a run may take.
+    pub memory: u64,
+    /// Whether the second model was made under the assumption that dimensions of one name which the first broadcasts are equal. Where only such
+    /// dimensions make a difference, that is to blame.
+    pub trusts_names: bool,
+    /// No further sample is begun where all sizes are fixed and the first model has run for so long.
+    pub time: Option<Duration>,
     /// Units in the last place, at the scale of a result, that are known to be rounding; the float64 run judges only beyond.
     pub rounding: f64,
 }
@@ -66,7 +78,9 @@ impl Options {
             given: HashMap::new(),
             dims: HashMap::new(),
             tolerance: None,
-            size: None,
+            memory: memory::allowed(),
+            trusts_names: false,
+            time: None,
             rounding: 0.0,
         }
     }
@@ -78,8 +92,10 @@ impl Options {
 pub enum Verdict {
     /// The same bits.
     Identical,
-    /// The same but for rounding.
+    /// Equal up to rounding.
     Rounding,
+    /// It cannot be said: the reference is unreliable, or nothing could be compared.
+    Undetermined,
     /// Not the same.
     Different,
 }
@@ -97,6 +113,12 @@ pub struct OutputReport {
     pub mismatch: Option<String>,
     /// How far the results of both models are from the float64 run of the first, as shares of the scale, where that was needed.
     pub from_oracle: Option<[f64; 2]>,
+    /// Why nothing can be said of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub undetermined: Option<String>,
+    /// Whether some sample had a finite element, or it has none at all.
+    #[serde(skip)]
+    says_something: bool,
 }
 
 /// What was found.
@@ -108,6 +130,8 @@ pub struct Report {
     pub verdict: Verdict,
     /// How many inputs were tried.
     pub samples: usize,
+    /// The sizes of dimensions that are not fixed, in each of them.
+    pub sizes: Vec<String>,
     /// The outputs, in the order of the first model.
     pub outputs: Vec<OutputReport>,
     /// Whether they were compared block by block, each block of both on the same values.
@@ -118,6 +142,17 @@ pub struct Report {
     pub first_difference: Option<OutputReport>,
     /// The largest difference of each sample, as a share of the scale.
     pub by_sample: Vec<f64>,
+    /// Whether a difference was found only where dimensions of one name have different sizes.
+    #[serde(skip)]
+    pub is_about_names: bool,
+}
+
+impl Report {
+    /// Why nothing can be said, where that is the verdict.
+    pub fn undetermined(&self) -> Option<&str> {
+        let first = self.outputs.iter().find_map(|output| output.undetermined.as_deref());
+        first.filter(|_| self.verdict == Verdict::Undetermined)
+    }
 }
 
 /// Why two models cannot be compared.
@@ -139,6 +174,16 @@ pub enum VerifyError {
     /// The models take or give different things.
     #[error("{0}")]
     Interface(String),
+    /// Nothing can be compared.
+    #[error("it cannot be determined: {0}")]
+    Undetermined(String),
+}
+
+impl VerifyError {
+    /// Whether inputs of other sizes may do.
+    fn may_be_about_sizes(&self) -> bool {
+        matches!(self, Self::Run { when: Moment::Running(_), error, .. } if error.may_be_about_sizes())
+    }
 }
 
 /// One of the models that are compared.
@@ -186,24 +231,17 @@ impl fmt::Display for Moment {
 /// One of the two models, and what runs it.
 struct Side<'m> {
     which: Which,
-    model: &'m Model,
     /// The inputs that it takes.
     takes: BTreeSet<String>,
     run: Ready<'m>,
-    /// In 64 bits, once that is asked for.
-    wide: Option<Ready<'m>>,
-}
-
-/// Inputs of one run, and the sizes of their dimensions in words.
-struct Inputs {
-    values: HashMap<String, Value>,
-    sizes: String,
+    /// What inputs are called that have another name in the first model.
+    renamed: HashMap<String, String>,
 }
 
 impl<'m> Side<'m> {
     fn new(which: Which, model: &'m Model, engine: Engine) -> Result<Self, VerifyError> {
         let run = Self::opened(which, model, engine)?;
-        Ok(Self { which, model, takes: input_names(model, true), run, wide: None })
+        Ok(Self { which, takes: input_names(model, true), run, renamed: HashMap::new() })
     }
 
     fn opened(which: Which, model: &'m Model, engine: Engine) -> Result<Ready<'m>, VerifyError> {
@@ -214,23 +252,15 @@ impl<'m> Side<'m> {
         Ok(opened)
     }
 
-    /// The outputs by name, in 64 bits where that is asked for.
-    fn outputs(&mut self, inputs: &Inputs, wide: bool) -> Result<HashMap<String, Value>, VerifyError> {
-        let taken = inputs.values.iter().filter(|(name, _)| self.takes.contains(*name));
-        let taken = taken.map(|(name, value)| (name.clone(), value.clone())).collect();
-        let ready = match (wide, &mut self.wide) {
-            (false, _) => &mut self.run,
-            (true, Some(wide)) => wide,
-            (true, empty) => empty.insert(Self::opened(self.which, self.model, Engine::Oracle)?),
-        };
+    /// The outputs by name.
+    fn outputs(&mut self, inputs: &Inputs) -> Result<HashMap<String, Value>, VerifyError> {
+        let name = |name: &String| self.renamed.get(name).unwrap_or(name).clone();
+        let named = inputs.values.iter().map(|(input, value)| (name(input), value.clone()));
+        let taken = named.filter(|(name, _)| self.takes.contains(name)).collect();
         let (which, sizes, start) = (self.which, &inputs.sizes, Instant::now());
         let failed = |error| VerifyError::Run { which, when: Moment::Running(sizes.clone()), error };
-        let outputs = ready.run(&taken).map_err(failed)?;
-        tracing::debug!(
-            "the {which} model ran in {:.1?} ({sizes}{})",
-            start.elapsed(),
-            if wide { ", 64 bits" } else { "" }
-        );
+        let outputs = self.run.run(&taken).map_err(failed)?;
+        tracing::debug!("the {which} model ran in {:.1?} ({sizes})", start.elapsed());
         Ok(outputs)
     }
 }
@@ -242,11 +272,14 @@ pub fn verify(
     options: &Options,
     progress: &dyn Progress,
 ) -> Result<Report, VerifyError> {
-    let pairs = paired_outputs(first, second)?;
-    progress.begin("comparing", options.samples as u64, Unit::Runs);
-    let found = compare_models([first, second], (first, &Inference::of(first)), &pairs, 0, options, progress);
-    progress.end();
-    found
+    let apart = draws::apart(first, second)?;
+    let work = match &apart {
+        Some(Apart { models: [first, second], pairs, renamed }) => {
+            Work { models: [first, second], pairs: pairs.clone(), inside: 0, renamed: renamed.clone() }
+        }
+        None => Work::of(first, second)?,
+    };
+    work.compare(work.models[0], options, progress)
 }
 
 /// Models with more bytes of constants than this are compared block by block.
@@ -268,21 +301,56 @@ pub fn verify_inside(
     if is_large(first) {
         return blocks::verify_blocks(first, second, &Pairs::by_id(first, second), options, progress);
     }
-    let pairs = paired_outputs(first, second)?;
+    if let Some(Apart { models: [first, second], pairs, renamed }) = draws::apart(first, second)? {
+        let work = Work { models: [&first, &second], pairs, inside: 0, renamed };
+        return work.compare(&first, options, progress);
+    }
+    // Outputs and a few values inside; all of them only where something differs.
+    let all = survivors(first, second, &Inference::of(first));
+    let found = compare_at(first, second, &spread(&all, CUTS), options, progress)?;
+    if found.verdict != Verdict::Different || found.is_about_names || all.len() <= CUTS {
+        return Ok(found);
+    }
+    let all: Vec<ValueId> = all.into_iter().map(|(value, _)| value).collect();
+    let place = compare_at(first, second, &all, options, progress);
+    Ok(place.ok().filter(|place| place.verdict == Verdict::Different).unwrap_or(found))
+}
+
+/// Values inside of models at which these are compared in any case.
+const CUTS: usize = 6;
+/// Bytes that such a value may have.
+const SMALL: i64 = 1 << 20;
+
+/// A few of the smaller values, evenly spread.
+fn spread(all: &[(ValueId, i64)], count: usize) -> Vec<ValueId> {
+    let small: Vec<ValueId> =
+        all.iter().filter(|(_, bytes)| *bytes <= SMALL).map(|(value, _)| *value).collect();
+    let step = small.len() as f64 / count as f64;
+    let mut chosen: Vec<ValueId> =
+        (0..count).filter_map(|place| small.get((step * (place as f64 + 0.5)) as usize).copied()).collect();
+    chosen.dedup();
+    chosen
+}
+
+/// Compares two models, one of which was made from the other, at their outputs and at these values.
+fn compare_at(
+    first: &Model,
+    second: &Model,
+    inside: &[ValueId],
+    options: &Options,
+    progress: &dyn Progress,
+) -> Result<Report, VerifyError> {
+    let Work { pairs, renamed, .. } = Work::of(first, second)?;
     let inference = Inference::of(first);
-    let inside = survivors(first, second, &inference);
     let declare = |value: ValueId| ValueInfoProto {
         r#type: inference.declaration(value).map(Box::new),
         ..ValueInfoProto::default()
     };
-    let [first_wider, second_wider] = [first, second].map(|model| model.with_outputs(&inside, &declare));
+    let [first_wider, second_wider] = [first, second].map(|model| model.with_outputs(inside, &declare));
     let named = inside.iter().map(|&value| first.value(value).name().to_string());
-    let pairs: Vec<(String, String)> = named.map(|name| (name.clone(), name)).chain(pairs).collect();
-    progress.begin("comparing with the original", options.samples as u64, Unit::Runs);
-    let wider = [&first_wider, &second_wider];
-    let found = compare_models(wider, (first, &inference), &pairs, inside.len(), options, progress);
-    progress.end();
-    found
+    let pairs = named.map(|name| (name.clone(), name)).chain(pairs).collect();
+    let work = Work { models: [&first_wider, &second_wider], pairs, inside: inside.len(), renamed };
+    work.compare(first, options, progress)
 }
 
 /// Whether operators of a model turn small differences of floats into large ones: they round, compare or choose.
@@ -323,9 +391,9 @@ fn makes_steps(model: &Model, inference: &Inference) -> bool {
 /// Bytes that values inside may take together.
 const MOST_INSIDE: i64 = 1 << 29;
 
-/// The values of the graph that nodes of both models compute and that are no outputs, in the order of the first; as many as memory
-/// allows.
-fn survivors(first: &Model, second: &Model, inference: &Inference) -> Vec<ValueId> {
+/// The values of the graph that nodes of both models compute and that are no outputs, with their bytes, in the order of the first; as many as
+/// memory allows.
+fn survivors(first: &Model, second: &Model, inference: &Inference) -> Vec<(ValueId, i64)> {
     let mut left = MOST_INSIDE;
     let mut found = Vec::new();
     for (_, node) in first.nodes_in(first.main()) {
@@ -340,12 +408,12 @@ fn survivors(first: &Model, second: &Model, inference: &Inference) -> Vec<ValueI
             let elements = dims
                 .iter()
                 .try_fold(1i64, |product, dim| product.checked_mul(dim.evaluate(&|_| Some(8))?.max(1)));
-            left = left
-                .saturating_sub(elements.unwrap_or(i64::MAX).saturating_mul(i64::from(dtype.bits()) / 8 + 1));
+            let bytes = elements.unwrap_or(i64::MAX).saturating_mul(i64::from(dtype.bits()) / 8 + 1);
+            left = left.saturating_sub(bytes);
             if left < 0 {
                 return found;
             }
-            found.push(value);
+            found.push((value, bytes));
         }
     }
     found
@@ -358,110 +426,263 @@ fn is_twin(first: &Model, second: &Model, value: ValueId) -> bool {
         && second.value(value).name() == first.value(value).name()
 }
 
-/// Compares two models at outputs that belong together, the first `inside` of which are values inside of them. Inputs are made for
-/// `reference`, which is the first without these values as outputs, and what is known of it.
-fn compare_models(
-    [first, second]: [&Model; 2],
-    (reference, inference): (&Model, &Inference),
-    pairs: &[(String, String)],
+/// Two models and what is to be compared.
+struct Work<'a> {
+    models: [&'a Model; 2],
+    /// Outputs that belong together; the first `inside` of them are values inside of the models.
+    pairs: Vec<(String, String)>,
     inside: usize,
-    options: &Options,
-    progress: &dyn Progress,
-) -> Result<Report, VerifyError> {
-    let mut sides =
-        [Side::new(Which::First, first, options.engine)?, Side::new(Which::Second, second, options.engine)?];
-    if let Some(unknown) = input_names(second, false).difference(&sides[0].takes).next() {
-        return Err(VerifyError::Interface(format!("only the second model has the input {unknown}")));
+    /// What inputs of the first model are called in the second, where that differs.
+    renamed: HashMap<String, String>,
+}
+
+/// How many sizes are tried at which dimensions of one name differ.
+const MOST_UNEQUAL: usize = 12;
+
+/// A run of the first model.
+struct Run {
+    inputs: Inputs,
+    outputs: HashMap<String, Value>,
+    /// Dimensions of one name have different sizes.
+    is_about_names: bool,
+}
+
+/// A result that only float64 runs can judge.
+struct Doubt {
+    run: usize,
+    place: usize,
+    results: [Value; 2],
+    difference: Difference,
+}
+
+impl<'a> Work<'a> {
+    /// The outputs of two models.
+    fn of(first: &'a Model, second: &'a Model) -> Result<Self, VerifyError> {
+        let pairs = paired_outputs(first, second)?;
+        Ok(Self { models: [first, second], pairs, inside: 0, renamed: HashMap::new() })
     }
-    let mut outputs: Vec<OutputReport> = pairs.iter().map(|(name, _)| OutputReport::new(name)).collect();
-    let mut by_sample = Vec::new();
-    let steps = makes_steps(reference, inference);
-    for index in 0..options.samples {
-        let inputs = inputs(reference, inference, options, index)?;
-        let [expected, found] = both(&mut sides, &inputs, false)?;
+
+    /// Compares the models. Inputs are made for `reference`, which is the first without values inside as outputs.
+    fn compare(
+        &self,
+        reference: &Model,
+        options: &Options,
+        progress: &dyn Progress,
+    ) -> Result<Report, VerifyError> {
+        let takes = input_names(self.models[0], true);
+        let renamed: BTreeSet<&String> = self.renamed.values().collect();
+        let missing = input_names(self.models[1], false);
+        let mut missing = missing.iter().filter(|name| !takes.contains(*name) && !renamed.contains(name));
+        if let Some(unknown) = missing.next() {
+            return Err(VerifyError::Interface(format!("only the second model has the input {unknown}")));
+        }
+        progress.begin("comparing with the original", 2 * options.samples as u64, Unit::Runs);
+        let found = self
+            .runs(reference, options, progress)
+            .and_then(|runs| self.judged(reference, runs, options, progress));
+        progress.end();
+        found
+    }
+
+    /// Runs the first model on every sample. Sizes at which it does not run give way to others.
+    fn runs(
+        &self,
+        reference: &Model,
+        options: &Options,
+        progress: &dyn Progress,
+    ) -> Result<Vec<Run>, VerifyError> {
+        let mut samples = Samples::new(reference, options);
+        let mut side = Side::new(Which::First, self.models[0], options.engine)?;
+        let (mut runs, start): (Vec<Run>, _) = (Vec::new(), Instant::now());
+        while runs.len() < options.samples {
+            let inputs = samples.at(runs.len())?;
+            match side.outputs(&inputs) {
+                Ok(outputs) => runs.push(Run { inputs, outputs, is_about_names: false }),
+                Err(error) if !error.may_be_about_sizes() || !samples.replace(runs.len()) => {
+                    if runs.is_empty() {
+                        return Err(error);
+                    }
+                    break;
+                }
+                Err(error) => tracing::debug!("other sizes are tried: {error}"),
+            }
+            checkpoint();
+            progress.advance(1);
+            if samples.is_fixed() && options.time.is_some_and(|time| start.elapsed() > time) {
+                break;
+            }
+        }
+        // Dimensions of one name may differ where the first model runs so.
+        let wanted = Wanted { dims: options.dims.clone(), memory: options.memory, ..Wanted::default() };
+        let Names { apart, broadcast } = Names::of(reference, wanted.with_given(&options.given));
+        let apart = apart.into_iter().map(|(_, shapes)| (shapes, false));
+        let broadcast = broadcast.into_iter().map(|(_, shapes)| (shapes, options.trusts_names));
+        for (shapes, is_about_names) in apart.chain(broadcast).take(MOST_UNEQUAL) {
+            let inputs = samples.with(&shapes, runs.len())?;
+            if let Ok(outputs) = side.outputs(&inputs) {
+                runs.push(Run { inputs, outputs, is_about_names });
+            }
+        }
+        Ok(runs)
+    }
+
+    /// Runs the second model on the same inputs, and judges what it gives.
+    fn judged(
+        &self,
+        reference: &Model,
+        runs: Vec<Run>,
+        options: &Options,
+        progress: &dyn Progress,
+    ) -> Result<Report, VerifyError> {
+        let mut outputs: Vec<OutputReport> =
+            self.pairs.iter().map(|(name, _)| OutputReport::new(name)).collect();
+        let (mut by_sample, mut doubts): (Vec<f64>, Vec<Doubt>) = (Vec::new(), Vec::new());
+        let mut is_about_names = false;
+        {
+            let mut side = Side::new(Which::Second, self.models[1], options.engine)?;
+            side.renamed.clone_from(&self.renamed);
+            for (place, run) in runs.iter().enumerate() {
+                let worst = |outputs: &[OutputReport]| outputs.iter().map(|output| output.verdict).max();
+                let before = worst(&outputs);
+                let found = match side.outputs(&run.inputs) {
+                    Ok(found) => found,
+                    Err(_) if run.is_about_names => {
+                        outputs.iter_mut().for_each(|output| output.fails(&Mismatch::Missing));
+                        is_about_names = true;
+                        break;
+                    }
+                    Err(error) => return Err(error),
+                };
+                by_sample.push(self.compared(place, run, found, options, &mut outputs, &mut doubts));
+                if run.is_about_names
+                    && before < worst(&outputs)
+                    && worst(&outputs) == Some(Verdict::Different)
+                {
+                    is_about_names = true;
+                    break;
+                }
+                checkpoint();
+                progress.advance(1);
+            }
+        }
+        self.settle(reference, &runs, doubts, &mut outputs)?;
+        outputs.iter_mut().skip(self.inside).for_each(OutputReport::settle);
+        let verdict = outputs.iter().map(|output| output.verdict).max().unwrap_or(Verdict::Identical);
+        let first_difference = outputs.iter().find(|output| output.verdict == Verdict::Different).cloned();
+        let outputs = outputs.split_off(self.inside);
+        let sizes =
+            runs.iter().map(|run| run.inputs.sizes.clone()).filter(|sizes| !sizes.is_empty()).collect();
+        Ok(Report {
+            engine: options.engine,
+            verdict,
+            samples: runs.len(),
+            sizes,
+            outputs,
+            by_blocks: false,
+            inside: self.inside,
+            first_difference,
+            by_sample,
+            is_about_names,
+        })
+    }
+
+    /// Compares the results of one run. Answers the largest difference of an output; what is not clear becomes a doubt.
+    fn compared(
+        &self,
+        run: usize,
+        Run { outputs: expected, .. }: &Run,
+        mut found: HashMap<String, Value>,
+        options: &Options,
+        outputs: &mut [OutputReport],
+        doubts: &mut Vec<Doubt>,
+    ) -> f64 {
         let mut largest: f64 = 0.0;
-        let mut doubtful = Vec::new();
-        for (place, ((name, other), report)) in pairs.iter().zip(&mut outputs).enumerate() {
-            let compared = match (expected.get(name), found.get(other)) {
-                (Some(x), Some(y)) => compare(x, y).map(|difference| (x, y, difference)),
-                _ => Err(Mismatch::Missing),
+        for (place, ((name, other), report)) in self.pairs.iter().zip(outputs).enumerate() {
+            let (Some(x), Some(y)) = (expected.get(name), found.remove(other)) else {
+                report.fails(&Mismatch::Missing);
+                largest = f64::INFINITY;
+                continue;
             };
-            let (x, y, difference) = match compared {
-                Ok(compared) => compared,
+            report.says_something |= compare::says_something(x);
+            let difference = match compare(x, &y) {
+                Ok(difference) => difference,
                 Err(mismatch) => {
                     report.fails(&mismatch);
                     largest = f64::INFINITY;
                     continue;
                 }
             };
-            if place >= inside {
+            if place >= self.inside {
                 largest = largest.max(difference.max_rel);
             }
-            match options.without_oracle(x, &difference, place < inside) {
+            match options.without_oracle(x, &difference, place < self.inside) {
                 Some(verdict) => report.add(difference, verdict, None),
                 None => {
                     tracing::debug!("{name} differs by {:.1e} of its scale", difference.max_rel);
-                    doubtful.push((place, [x, y], difference));
+                    doubts.push(Doubt { run, place, results: [x.clone(), y], difference });
                 }
             }
         }
-        if !doubtful.is_empty() {
-            let [a, b] = both(&mut sides, &inputs, true)?;
-            let judged: Vec<_> = doubtful
-                .into_iter()
-                .map(|(place, results, difference)| {
-                    let (name, other) = &pairs[place];
-                    let wide = a.get(name).zip(b.get(other)).map(|(a, b)| [a, b]);
-                    let judged = wide.and_then(|wide| Judged::of(results, wide));
-                    (place, judged, steps.then_some(results[0]).zip(wide), difference)
-                })
-                .collect();
-            let firsts = judged.iter().filter_map(|(_, judged, ..)| Some(judged.as_ref()?.first));
-            let level = firsts.fold(0.0, f64::max);
-            for (place, judged, behind, difference) in judged {
-                // What is inside of an ill-conditioned model may be further off; the outputs tell.
-                let level = match &judged {
-                    Some(judged) if place >= inside => judged.excused(level),
-                    _ => level,
-                };
-                let verdict = said(judged.as_ref(), level, behind);
-                outputs[place].add(difference, verdict, judged.map(|judged| [judged.first, judged.second]));
-            }
-        }
-        by_sample.push(largest);
-        checkpoint();
-        progress.advance(1);
+        largest
     }
-    let verdict = outputs.iter().map(|output| output.verdict).max().unwrap_or(Verdict::Identical);
-    let first_difference = outputs.iter().find(|output| output.verdict == Verdict::Different).cloned();
-    let outputs = outputs.split_off(inside);
-    let (engine, samples) = (options.engine, options.samples);
-    Ok(Report { engine, verdict, samples, outputs, by_blocks: false, inside, first_difference, by_sample })
-}
 
-fn both(
-    sides: &mut [Side<'_>; 2],
-    inputs: &Inputs,
-    wide: bool,
-) -> Result<[HashMap<String, Value>; 2], VerifyError> {
-    let [first, second] = sides;
-    Ok([first.outputs(inputs, wide)?, second.outputs(inputs, wide)?])
-}
-
-/// The inputs of a sample: those that are given, and made-up ones.
-fn inputs(
-    model: &Model,
-    inference: &Inference,
-    options: &Options,
-    index: usize,
-) -> Result<Inputs, VerifyError> {
-    let dims = sizes(model, options, index);
-    let sizes = described(&dims);
-    let seed = options.seed.wrapping_add(index as u64);
-    let settings = sample::Options { seed, dims, default_dim: 1 + index % 3, ..sample::Options::default() };
-    let mut values = sample::sample(model, inference, &settings, &options.given)?;
-    values.extend(options.given.clone());
-    Ok(Inputs { values, sizes })
+    /// Lets float64 runs of both models judge what is not clear.
+    fn settle(
+        &self,
+        reference: &Model,
+        runs: &[Run],
+        doubts: Vec<Doubt>,
+        outputs: &mut [OutputReport],
+    ) -> Result<(), VerifyError> {
+        let Some(last) = doubts.iter().map(|doubt| doubt.run).max() else { return Ok(()) };
+        let steps = makes_steps(reference, &Inference::of(reference));
+        let wide = |which: Which, model: &Model| -> Result<Vec<HashMap<String, Value>>, VerifyError> {
+            let mut side = Side::new(which, model, Engine::Oracle)?;
+            if which == Which::Second {
+                side.renamed.clone_from(&self.renamed);
+            }
+            let doubtful = |run: usize| doubts.iter().any(|doubt| doubt.run == run);
+            let run = |(place, run): (usize, &Run)| match doubtful(place) {
+                true => side.outputs(&run.inputs),
+                false => Ok(HashMap::new()),
+            };
+            runs.iter().enumerate().take(last + 1).map(run).collect()
+        };
+        let (first, second) = (wide(Which::First, self.models[0])?, wide(Which::Second, self.models[1])?);
+        let mut judged: Vec<(Doubt, Option<Judged>)> = Vec::new();
+        for doubt in doubts {
+            let (name, other) = &self.pairs[doubt.place];
+            let wide = first[doubt.run].get(name).zip(second[doubt.run].get(other));
+            let found = wide.and_then(|(a, b)| Judged::of(doubt.results.each_ref(), [a, b]));
+            judged.push((doubt, found));
+        }
+        let level = |run: usize| {
+            let of_run = judged.iter().filter(|(doubt, _)| doubt.run == run);
+            of_run.filter_map(|(_, judged)| Some(judged.as_ref()?.first)).fold(0.0, f64::max)
+        };
+        let levels: Vec<f64> = (0..=last).map(level).collect();
+        for (Doubt { run, place, results, difference }, judged) in judged {
+            // What is inside of an ill-conditioned model may be further off; the outputs tell.
+            let level = match &judged {
+                Some(judged) if place >= self.inside => judged.excused(levels[run]),
+                _ => levels[run],
+            };
+            let (name, other) = &self.pairs[place];
+            let wide = first[run].get(name).zip(second[run].get(other)).map(|(a, b)| [a, b]);
+            let behind = wide.filter(|_| steps).map(|wide| (&results[0], wide));
+            let verdict = said(judged.as_ref(), level, behind);
+            if verdict == Verdict::Undetermined {
+                let noise = judged.as_ref().map_or(f64::NAN, |judged| judged.first);
+                outputs[place].undetermined.get_or_insert_with(|| {
+                    format!(
+                        "the reference is unreliable: rounding alone moves {name} by {noise:.0e} of its scale"
+                    )
+                });
+            }
+            outputs[place].add(difference, verdict, judged.map(|judged| [judged.first, judged.second]));
+        }
+        Ok(())
+    }
 }
 
 impl Options {
@@ -474,7 +695,7 @@ impl Options {
             Some(tolerance) if difference.max_rel <= tolerance => Some(Verdict::Rounding),
             Some(_) => Some(Verdict::Different),
             None => {
-                let unit = expected.array().ok()?.dtype().epsilon()?;
+                let unit = compare::unit(expected)?;
                 // Half of the digits are rounding never. Inside of a model they may be, where large numbers nearly cancel; what comes of it shows
                 // at the outputs.
                 let most = if unit > 1e-4 { FEW * unit } else { unit.sqrt() };
@@ -489,7 +710,23 @@ impl Options {
 impl OutputReport {
     fn new(name: &str) -> Self {
         let name = name.to_owned();
-        Self { name, verdict: Verdict::Identical, difference: None, mismatch: None, from_oracle: None }
+        Self {
+            name,
+            verdict: Verdict::Identical,
+            difference: None,
+            mismatch: None,
+            from_oracle: None,
+            undetermined: None,
+            says_something: false,
+        }
+    }
+
+    /// The verdict over all samples: results of which no element is a finite number say nothing.
+    fn settle(&mut self) {
+        if !self.says_something && self.verdict != Verdict::Different {
+            self.verdict = Verdict::Undetermined;
+            self.undetermined = Some(format!("all elements of {} are NaN or infinite", self.name));
+        }
     }
 
     fn fails(&mut self, mismatch: &Mismatch) {
@@ -540,14 +777,8 @@ fn input_names(model: &Model, with_defaults: bool) -> BTreeSet<String> {
 
 /// The names of the dimensions of a model's inputs.
 pub fn named_dims(model: &Model) -> BTreeSet<String> {
-    dims_of(model, |_| true)
-}
-
-/// The names of the dimensions of those inputs of a model whose names are wanted.
-fn dims_of(model: &Model, wanted: impl Fn(&str) -> bool) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
-    let ports = model.scope(model.main()).inputs().iter();
-    for port in ports.filter(|port| wanted(model.value(port.value).name())) {
+    for port in model.scope(model.main()).inputs() {
         if let Type::Tensor(_, Some(shape)) = port.declared() {
             names.extend(shape.iter().filter_map(|dim| match dim {
                 DeclaredDim::Named(name) => Some(name.to_string()),
@@ -556,27 +787,4 @@ fn dims_of(model: &Model, wanted: impl Fn(&str) -> bool) -> BTreeSet<String> {
         }
     }
     names
-}
-
-/// Sizes for the named dimensions of a sample, as far as no given input tells them: others in each of three in a row, and others for
-/// each dimension.
-fn sizes(model: &Model, options: &Options, sample: usize) -> HashMap<String, usize> {
-    const SIZES: [[usize; 3]; 3] = [[2, 5, 8], [1, 3, 4], [3, 7, 16]];
-    let told = dims_of(model, |name| options.given.contains_key(name));
-    let free = named_dims(model).into_iter().filter(|name| !told.contains(name));
-    let mut dims: HashMap<String, usize> = free
-        .enumerate()
-        .map(|(place, name)| {
-            let usual = SIZES[sample % 3][place % 3];
-            (name, options.size.map_or(usual, |size| size * (1 + sample % 2)))
-        })
-        .collect();
-    dims.extend(options.dims.iter().map(|(name, size)| (name.clone(), *size)));
-    dims
-}
-
-fn described(dims: &HashMap<String, usize>) -> String {
-    let mut dims: Vec<String> = dims.iter().map(|(name, size)| format!("{name}={size}")).collect();
-    dims.sort();
-    if dims.is_empty() { "running".to_owned() } else { dims.join(", ") }
 }

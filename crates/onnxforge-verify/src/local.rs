@@ -10,12 +10,12 @@ use serde::Serialize;
 
 use super::Verdict;
 use super::compare::{Mismatch, compare};
+use super::draws::is_random;
 use super::judge::{FEW, Judged};
 use super::region::{self, Given, Sizes, Wanted};
 use onnxforge_ir::cut::Cut;
 use onnxforge_ir::{Accuracy, Entry, Model, NodeId, Operand, Rewrite, ScopeId, ValueId};
 use onnxforge_ops::Value;
-use onnxforge_ops::callee::{Callee, Functions};
 use onnxforge_ops::eval::sample::Flavour;
 use onnxforge_ops::infer::Inference;
 use onnxforge_proto::Str;
@@ -224,22 +224,6 @@ impl Pending {
             }
         }
     }
-}
-
-/// Whether the model draws random numbers. Dropout does so in training only.
-pub(super) fn is_random(model: &Model) -> bool {
-    let functions = Functions::of(model);
-    let trains = |id: NodeId, opset: i64| {
-        let node = model.node(id);
-        let off = |value: ValueId| {
-            model.constant(value).is_some_and(|tensor| tensor.bytes().is_ok_and(|b| *b == [0]))
-        };
-        node.input(2).is_some_and(|value| !off(value)) || opset < 7 && node.attr_int("is_test") != Some(1)
-    };
-    model.nodes().any(|(id, node)| match functions.callee(model, id, None) {
-        Callee::Operator(call) => call.def.random && (!node.op().is("Dropout") || trains(id, call.opset)),
-        _ => false,
-    })
 }
 
 /// A change to be tried.

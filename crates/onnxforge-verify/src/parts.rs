@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::compare::compare;
 use super::engine::EngineError;
-use super::{Moment, Options, VerifyError, Which, inputs};
+use super::{Moment, Options, Samples, VerifyError, Which};
 use onnxforge_ir::cut::Cut;
 use onnxforge_ir::{Model, ValueId};
 use onnxforge_ops::Value;
@@ -37,7 +37,6 @@ pub fn observe(
     facts: &Inference,
     options: &Options,
 ) -> Result<Observed, VerifyError> {
-    let given = inputs(whole, facts, options, 0)?;
     let main = whole.scope(whole.main());
     let ports = main.inputs().iter().chain(main.outputs()).map(|port| port.value);
     let exposed: HashSet<ValueId> = ports.collect();
@@ -50,13 +49,22 @@ pub fn observe(
         ValueInfoProto { r#type, ..ValueInfoProto::default() }
     };
     let wider = whole.with_outputs(&inside, &declare);
-    let failed = |error: EngineError| VerifyError::Run {
-        which: Which::Whole,
-        when: Moment::Running(given.sizes.clone()),
-        error,
+    let loading = |error| VerifyError::Run { which: Which::Whole, when: Moment::Loading, error };
+    let mut ready = options.engine.open(&wider).map_err(loading)?;
+    let mut samples = Samples::new(whole, options);
+    let (given, results) = loop {
+        let given = samples.at(0)?;
+        let failed = |error: EngineError| VerifyError::Run {
+            which: Which::Whole,
+            when: Moment::Running(given.sizes.clone()),
+            error,
+        };
+        match ready.run(&given.values).map_err(failed) {
+            Ok(results) => break (given, results),
+            Err(_) if samples.replace(0) => {}
+            Err(error) => return Err(error),
+        }
     };
-    let results =
-        options.engine.open(&wider).and_then(|mut ready| ready.run(&given.values)).map_err(failed)?;
     let mut values = HashMap::new();
     for value in wanted {
         let name = &**whole.value(value).name();

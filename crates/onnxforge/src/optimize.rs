@@ -13,13 +13,14 @@ use onnxforge_ir::Model;
 use onnxforge_ir::io::{self, SaveOptions, Saved};
 use onnxforge_ops::Value;
 use onnxforge_ops::eval::check_given;
+use onnxforge_ops::eval::shapes::{Names, Place, Shapes, Wanted};
 use onnxforge_proto::clock::Instant;
 use onnxforge_proto::progress::{Progress, Silent};
 use onnxforge_rewrite::interface::{self, Wishes};
 use onnxforge_rewrite::passes::pipeline::{self, PassOutcome, Stop};
 use onnxforge_rewrite::upgrade::{self, upgrade};
 use onnxforge_verify::engine::{Choice, Engine};
-use onnxforge_verify::guard::{self, Proof, When};
+use onnxforge_verify::guard::{self, GuardError, Proof, When};
 use onnxforge_verify::{self as verify, is_large};
 use serde::Serialize;
 
@@ -54,11 +55,16 @@ pub struct Verification {
     pub seed: u64,
     /// Inputs that are given; others are synthetic.
     pub given: HashMap<String, Value>,
+    /// Sizes of named dimensions in synthetic inputs.
+    pub dims: HashMap<String, usize>,
     /// Which engine runs the models. Where it cannot run the original, the native one takes over.
     pub engine: Choice,
     /// Time that checks of single edits may take together.
     pub local: Duration,
 }
+
+/// Models of fixed sizes that run longer than this are compared on one sample.
+const SECOND_SAMPLE: Duration = Duration::from_millis(50);
 
 impl Default for Verification {
     fn default() -> Self {
@@ -67,6 +73,7 @@ impl Default for Verification {
             samples: 2,
             seed: 0,
             given: HashMap::new(),
+            dims: HashMap::new(),
             engine: Choice::Auto,
             local: Duration::from_secs(60),
         }
@@ -91,14 +98,12 @@ impl Verification {
             samples: self.samples,
             seed: self.seed,
             given: self.given.clone(),
+            dims: self.dims.clone(),
+            time: Some(SECOND_SAMPLE),
             ..verify::Options::new(engine)
         };
-        Ok(guard::Options {
-            when: self.when,
-            comparison,
-            local: self.local,
-            original: Some(original.clone()),
-        })
+        let original = (self.when != When::Off).then(|| original.clone());
+        Ok(guard::Options { when: self.when, comparison, local: self.local, original })
     }
 }
 
@@ -203,13 +208,31 @@ pub fn optimize_with(
     let (before, operators_before) = (Size::of(&model), model.operator_counts());
     let lineage = Lineage::of(&model, options.modules.as_ref());
     interface::apply(&mut model, &options.interface)?;
-    let mut checks = options.verification.checks(&model)?;
-    let opset = options.opset.map(|to| upgrade(&mut model, to)).transpose()?;
+    let names = Names::of(&model, Wanted::default());
+    let again = (!names.broadcast.is_empty()).then(|| model.clone());
     let start = Instant::now();
-    let (fit, unfit) = options.passes.fitting(&model, &passes);
-    let work =
-        pipeline::Options { passes: fit, stop_after: options.stop_after, progress, ..Default::default() };
-    let (outcome, proof) = guard::optimize(&mut model, &work, &mut checks)?;
+    let work = |model: &mut Model, apart: &[Vec<Place>]| -> Result<_, Error> {
+        let mut checks = options.verification.checks(model)?;
+        checks.comparison.trusts_names = apart.len() == names.apart.len();
+        let separated = interface::separate(model, apart);
+        let opset = options.opset.map(|to| upgrade(model, to)).transpose()?;
+        let (fit, unfit) = options.passes.fitting(model, &passes);
+        let work =
+            pipeline::Options { passes: fit, stop_after: options.stop_after, progress, ..Default::default() };
+        let (outcome, proof) = guard::optimize(model, &work, &mut checks)?;
+        separated.rejoin(model);
+        Ok((opset, unfit, outcome, proof))
+    };
+    let places =
+        |found: &[(Vec<Place>, Shapes)]| found.iter().map(|(places, _)| places.clone()).collect::<Vec<_>>();
+    let (opset, unfit, outcome, proof) = match (work(&mut model, &places(&names.apart)), again) {
+        // What passes took for equal is not: all that the graph does not force to be equal is kept apart.
+        (Err(Error::Guard(GuardError::Names)), Some(again)) => {
+            model = again;
+            work(&mut model, &[places(&names.apart), places(&names.broadcast)].concat())?
+        }
+        (worked, _) => worked?,
+    };
     let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
     let (whole, inference) = (milliseconds(start.elapsed()), milliseconds(outcome.inference));
     let times = Times {

@@ -8,7 +8,8 @@ use onnxforge::optimize::Verification;
 use onnxforge::verify::engine::{Choice, Engine};
 use onnxforge::verify::guard::{self, When};
 
-use super::inputs::given;
+use super::inputs::{check_dims, given};
+use super::named_size;
 use crate::failure::Failure;
 use crate::output::Output;
 
@@ -23,6 +24,9 @@ pub struct Checks {
     /// Exit 0 even if a faulty rewrite was reverted.
     #[arg(long)]
     pub allow_revert: bool,
+    /// Exit 1 if the result could not be compared with the original, or nothing can be said of it.
+    #[arg(long)]
+    pub require_verified: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -44,6 +48,9 @@ pub struct Comparison {
     /// Inputs for the comparison by name; others are synthetic.
     #[arg(long, value_name = "FILE.npz")]
     inputs: Option<PathBuf>,
+    /// Size of a symbolic dimension in synthetic inputs; the model does not change.
+    #[arg(long, value_name = "NAME=N", value_parser = named_size)]
+    verify_dim: Vec<(String, usize)>,
     /// Seed for synthetic inputs.
     #[arg(long, default_value_t = 0)]
     seed: u64,
@@ -96,11 +103,13 @@ impl Checks {
 impl Comparison {
     /// How results are verified.
     fn verification(&self, when: When, model: &Model, output: &Output) -> Result<Verification, Failure> {
+        check_dims("--verify-dim", &self.verify_dim, model)?;
         Ok(Verification {
             when,
             samples: self.samples,
             seed: self.seed,
             given: given(self.inputs.as_deref(), model, output)?,
+            dims: self.verify_dim.iter().cloned().collect(),
             engine: self.engine.into(),
             ..Verification::default()
         })

@@ -6,7 +6,6 @@ use std::path::Path;
 
 use onnxforge::eval::sample::{self, SampleError};
 use onnxforge::eval::{check_given, npz};
-use onnxforge::infer::{self, Inference};
 use onnxforge::ir::value::Port;
 use onnxforge::ir::{Model, Type};
 use onnxforge::ops::Value;
@@ -65,11 +64,10 @@ pub fn complete(
     if ports.iter().all(|port| inputs.contains_key(&**model.value(port.value).name())) {
         return Ok(());
     }
-    let deadline = options.deadline;
-    let inference = Inference::with(model, &infer::Options { deadline, ..infer::Options::default() });
-    let made_up = sample::sample(model, &inference, options, inputs).map_err(|error| {
+    let made_up = sample::sample(model, options, inputs).map_err(|error| {
         let hint = match &error {
             SampleError::Input { .. } => "; give it with --inputs",
+            SampleError::Sizes(_) => "; set sizes with --set-dim, or give inputs with --inputs",
             SampleError::Shape(_) | SampleError::Budget { .. } => "",
         };
         Failure::at(path, format_args!("{error}{hint}"))
@@ -79,18 +77,15 @@ pub fn complete(
 }
 
 /// Refuses names of dimensions that no input has.
-pub fn check_dims(wanted: &[(String, usize)], model: &Model) -> Result<(), Failure> {
+pub fn check_dims(flag: &str, wanted: &[(String, usize)], model: &Model) -> Result<(), Failure> {
     let dims = named_dims(model);
     match wanted.iter().find(|(name, _)| !dims.contains(name)) {
         Some((name, _)) if dims.is_empty() => {
-            Err(Failure::new(format!("--set-dim: no input has a dimension {name:?}, or any named dimension")))
+            Err(Failure::new(format!("{flag}: no input has a dimension {name:?}, or any named dimension")))
         }
         Some((name, _)) => {
             let dims: Vec<&str> = dims.iter().map(String::as_str).collect();
-            Err(Failure::new(format!(
-                "--set-dim: no input has a dimension {name:?}; there are {}",
-                list(&dims)
-            )))
+            Err(Failure::new(format!("{flag}: no input has a dimension {name:?}; there are {}", list(&dims))))
         }
         None => Ok(()),
     }

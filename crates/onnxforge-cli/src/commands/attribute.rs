@@ -97,11 +97,12 @@ fn show(model: &Attributed, verified: bool, out: &mut dyn Write) -> io::Result<(
 
 /// What a comparison found, in a cell.
 fn said(found: Option<Compared>) -> String {
-    use onnxforge::verify::Verdict::{Different, Identical, Rounding};
+    use onnxforge::verify::Verdict::{Different, Identical, Rounding, Undetermined};
     match found.map(|found| (found.verdict, found.difference)) {
         None => "-".to_owned(),
         Some((Identical, _)) => "identical".to_owned(),
         Some((Rounding, difference)) => format!("{:.1e}", difference.unwrap_or(0.0)),
+        Some((Undetermined, _)) => "undetermined".to_owned(),
         Some((Different, Some(difference))) => format!("DIFFERENT ({difference:.1e})"),
         Some((Different, None)) => "DIFFERENT".to_owned(),
     }

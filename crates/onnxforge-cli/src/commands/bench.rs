@@ -167,7 +167,7 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
 /// The inputs of the first model, which all of them must take.
 fn inputs(args: &Args, models: &[Model], output: &Output) -> Result<HashMap<String, Value>, Failure> {
     let (path, first) = (&args.models[0], &models[0]);
-    check_dims(&args.set_dim, first)?;
+    check_dims("--set-dim", &args.set_dim, first)?;
     let mut inputs = given(args.inputs.as_deref(), first, output)?;
     let dims = args.set_dim.iter().cloned().collect();
     let options = sample::Options { seed: args.seed, dims, ..sample::Options::default() };

@@ -107,7 +107,9 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     let files = write(args, &optimized, has_sidecar, output)?;
     let reproducers = write_reproducers(&optimized.report.verification, &args.output, output)?;
     let milliseconds = AllTimes { load, work: optimized.times, save: milliseconds(start) };
-    let is_wrong = !optimized.report.verification.reverted.is_empty() && !args.checks.allow_revert;
+    let proof = &optimized.report.verification;
+    let is_wrong = !proof.reverted.is_empty() && !args.checks.allow_revert
+        || !proof.is_verified() && args.checks.require_verified;
     let shown = Shown { report: optimized.report, reproducers, milliseconds, files };
     output.result(&shown, |out| shown.show(out))?;
     Ok(if is_wrong { Verdict::No } else { Verdict::Yes })

@@ -35,7 +35,7 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
         forbid_inputs(target, &args.viewed.source.files())?;
     }
     let View { model, hierarchy, policy, tags } = args.viewed.load(output)?;
-    check_dims(&args.set_dim, &model)?;
+    check_dims("--set-dim", &args.set_dim, &model)?;
     let mut files = Vec::new();
     if let Some(path) = &args.output {
         let file = args.viewed.source.model.display().to_string();

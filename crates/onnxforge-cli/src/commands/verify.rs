@@ -71,7 +71,7 @@ struct Shown {
 
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     let (first, second) = (output.files.load(&args.first)?, output.files.load(&args.second)?);
-    check_dims(&args.set_dim, &first)?;
+    check_dims("--set-dim", &args.set_dim, &first)?;
     let options = VerifyOptions {
         engine: args.engine.into(),
         samples: args.sweep.unwrap_or(args.samples),
@@ -92,7 +92,7 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     let sweep = args.sweep.filter(|_| is_told).map(|_| Sweep::of(&found.report.by_sample));
     let shown = Shown { schema: 1, found, sweep };
     output.result(&shown, |out| shown.show(out))?;
-    Ok(if verdict == Said::Different { Verdict::No } else { Verdict::Yes })
+    Ok(if verdict >= Said::Undetermined { Verdict::No } else { Verdict::Yes })
 }
 
 impl Shown {
@@ -134,6 +134,12 @@ impl Shown {
         {
             writeln!(out, "the first value that differs is {}", first.name)?;
         }
+        if let Some(why) = self.found.report.undetermined() {
+            writeln!(out, "{why}; other inputs (--inputs) or a tolerance (--tolerance) may help")?;
+        }
+        for sizes in &self.found.report.sizes {
+            writeln!(out, "sizes: {sizes}")?;
+        }
         writeln!(out, "{said} ({samples} samples, engine {}{inside})", self.found.report.engine.name())
     }
 }
@@ -142,7 +148,8 @@ impl Shown {
 pub fn said(verdict: Said) -> &'static str {
     match verdict {
         Said::Identical => "identical to the bit",
-        Said::Rounding => "the same but for rounding",
+        Said::Rounding => "equal up to rounding",
+        Said::Undetermined => "UNDETERMINED",
         Said::Different => "NOT the same",
     }
 }
@@ -152,6 +159,7 @@ fn cells(output: &OutputReport) -> Vec<Cell> {
         (_, Some(mismatch)) => format!("different: {mismatch}"),
         (Said::Identical, _) => "identical".to_owned(),
         (Said::Rounding, _) => "rounding".to_owned(),
+        (Said::Undetermined, _) => "undetermined".to_owned(),
         (Said::Different, _) => "different".to_owned(),
     };
     let mut row = vec![Cell::new(&output.name), Cell::new(said)];

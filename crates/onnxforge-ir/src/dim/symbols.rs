@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::Requirement;
+
 /// An unknown integer, valid in the [`Symbols`] table that handed it out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Symbol(u32);
@@ -37,6 +39,7 @@ pub struct Symbols {
     entries: Vec<Entry>,
     by_name: BTreeMap<Arc<str>, Symbol>,
     next_label: u32,
+    requirements: Vec<Requirement>,
 }
 
 impl Symbols {
@@ -106,6 +109,26 @@ impl Symbols {
         }
     }
 
+    /// Records what must hold for the model to run at all. What always holds, and what is known already, is passed over.
+    pub fn require(&mut self, requirement: Requirement) {
+        let is_new = self.requirements.len() < MOST_REQUIREMENTS
+            && !requirement.is_trivial()
+            && !self.requirements.contains(&requirement);
+        if is_new {
+            self.requirements.push(requirement);
+        }
+    }
+
+    /// What must hold for the model to run at all, in the order in which it was found.
+    pub fn requirements(&self) -> &[Requirement] {
+        &self.requirements
+    }
+
+    /// Forgets every requirement past the first `count`: they were found where a run need not come by.
+    pub fn forget_requirements(&mut self, count: usize) {
+        self.requirements.truncate(count);
+    }
+
     /// How many symbols there are.
     pub fn len(&self) -> usize {
         self.entries.len()
@@ -160,6 +183,9 @@ impl Symbols {
         }
     }
 }
+
+/// Most requirements that are kept.
+const MOST_REQUIREMENTS: usize = 1024;
 
 fn position(symbol: Symbol) -> Option<usize> {
     usize::try_from(symbol.0).ok()

@@ -93,7 +93,12 @@ pub fn infer_split(cx: &mut Infer<'_>) -> Result<(), OpError> {
         Given::Known(sizes) if sizes.len() < count => {
             return invalid(format!("{} sizes for {count} outputs", sizes.len()));
         }
-        Given::Known(sizes) => sizes,
+        Given::Known(sizes) => {
+            if let Some(sum) = Dim::sum(&sizes) {
+                cx.unify(&shape[axis], &sum)?;
+            }
+            sizes
+        }
         Given::Unknown => cx.fresh_shape(count),
         Given::Absent => equal_dims(cx, &shape[axis])?,
     };

@@ -28,7 +28,6 @@ pub fn check(model: &Model, inputs: &HashMap<String, Value>, wide: bool) -> Resu
 /// The same, where inputs may be missing.
 pub fn check_given(model: &Model, inputs: &HashMap<String, Value>, wide: bool) -> Result<(), String> {
     let ports = model.scope(model.main()).inputs();
-    let mut sizes = Sizes::default();
     for port in ports {
         let (name, declared) = (model.value(port.value).name(), port.declared());
         match inputs.get(&**name) {
@@ -39,7 +38,7 @@ pub fn check_given(model: &Model, inputs: &HashMap<String, Value>, wide: bool) -
                 };
                 return Err(format!("the input {name} is {found}, not {declared}"));
             }
-            Some(value) => sizes.fit_value(name, &declared, value)?,
+            Some(value) => fit_value(name, &declared, value)?,
             None => {}
         }
     }
@@ -71,61 +70,26 @@ fn has_type(declared: &Type, value: &Value, wide: bool) -> bool {
     }
 }
 
-/// The sizes of named dimensions, as the shapes of inputs show them: a name is one size throughout a graph.
-#[derive(Debug, Default)]
-pub struct Sizes {
-    /// Each with the input that showed it; none for a size that was set.
-    known: HashMap<Str, (usize, Option<Str>)>,
+/// Compares a value with the declared shape of an input. The elements of a sequence may differ in shape, so that nothing is asked of them.
+fn fit_value(input: &Str, declared: &Type, value: &Value) -> Result<(), String> {
+    match (declared, value) {
+        (Type::Tensor(_, Some(dims)), Value::Tensor(array)) => fit(input, dims, array.shape()),
+        (Type::Optional(element), Value::Optional(Some(value))) => fit_value(input, element, value),
+        (Type::Optional(element), value @ Value::Tensor(_)) => fit_value(input, element, value),
+        _ => Ok(()),
+    }
 }
 
-impl Sizes {
-    /// A dimension of this name has this size.
-    pub fn set(&mut self, name: &str, size: usize) {
-        self.known.insert(name.into(), (size, None));
-    }
-
-    /// The size of the dimension of this name.
-    pub fn get(&self, name: &str) -> Option<usize> {
-        self.known.get(name).map(|(size, _)| *size)
-    }
-
-    /// Compares a value with the declared shape of an input and learns the sizes of names. The elements of a sequence may
-    /// differ in shape, so that nothing is asked of them.
-    pub fn fit_value(&mut self, input: &Str, declared: &Type, value: &Value) -> Result<(), String> {
-        match (declared, value) {
-            (Type::Tensor(_, Some(dims)), Value::Tensor(array)) => self.fit(input, dims, array.shape()),
-            (Type::Optional(element), Value::Optional(Some(value))) => self.fit_value(input, element, value),
-            (Type::Optional(element), value @ Value::Tensor(_)) => self.fit_value(input, element, value),
-            _ => Ok(()),
-        }
-    }
-
-    /// Compares a shape with the declared one of an input and learns the sizes of names.
-    pub fn fit(&mut self, input: &Str, declared: &[DeclaredDim], shape: &[usize]) -> Result<(), String> {
-        let differ = || format!("the input {input} is {}, declared {}", list(shape), list(declared));
-        if declared.len() != shape.len() {
-            return Err(differ());
-        }
-        for (dim, &size) in declared.iter().zip(shape) {
-            match dim {
-                DeclaredDim::Unknown => {}
-                DeclaredDim::Size(declared) if *declared == size as u64 => {}
-                DeclaredDim::Size(_) => return Err(differ()),
-                DeclaredDim::Named(name) => {
-                    match self.known.entry(name.clone()).or_insert_with(|| (size, Some(input.clone()))) {
-                        (known, _) if *known == size => {}
-                        (known, Some(other)) if other == input => {
-                            return Err(format!("{}: {name} is {known} and {size}", differ()));
-                        }
-                        (known, Some(other)) => {
-                            return Err(format!("{}, and {name} is {known} in the input {other}", differ()));
-                        }
-                        (known, None) => return Err(format!("{}, and {name} is set to {known}", differ())),
-                    }
-                }
-            }
-        }
-        Ok(())
+/// Compares a shape with the declared one of an input. A name stands for any size: exporters give one name to dimensions that differ, and
+/// runtimes take that.
+pub fn fit(input: &Str, declared: &[DeclaredDim], shape: &[usize]) -> Result<(), String> {
+    let fits = |(dim, &size): (&DeclaredDim, &usize)| match dim {
+        DeclaredDim::Size(declared) => *declared == size as u64,
+        DeclaredDim::Named(_) | DeclaredDim::Unknown => true,
+    };
+    match declared.len() == shape.len() && declared.iter().zip(shape).all(fits) {
+        true => Ok(()),
+        false => Err(format!("the input {input} is {}, declared {}", list(shape), list(declared))),
     }
 }
 
@@ -139,27 +103,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rank_sizes_and_names_are_compared() {
-        let (a, b) = (Str::from("a"), Str::from("b"));
-        let named = |name: &str| DeclaredDim::Named(name.into());
-        let mut sizes = Sizes::default();
+    fn rank_and_sizes_are_compared() {
+        let a = Str::from("a");
+        let named = DeclaredDim::Named("n".into());
         let declared = [DeclaredDim::Size(2), DeclaredDim::Size(3)];
-        assert_eq!(sizes.fit(&a, &declared, &[7]), Err("the input a is [7], declared [2,3]".to_owned()));
-        assert!(sizes.fit(&a, &declared, &[2, 4]).is_err());
-        assert!(sizes.fit(&a, &declared, &[2, 3]).is_ok());
-        assert!(sizes.fit(&a, &[named("n"), named("n"), DeclaredDim::Unknown], &[4, 4, 9]).is_ok());
-        assert_eq!(
-            sizes.fit(&b, &[named("n")], &[5]),
-            Err("the input b is [5], declared [n], and n is 4 in the input a".to_owned())
-        );
-        sizes.set("m", 1);
-        assert_eq!(
-            sizes.fit(&b, &[named("m")], &[5]),
-            Err("the input b is [5], declared [m], and m is set to 1".to_owned())
-        );
-        assert_eq!(
-            sizes.fit(&b, &[named("k"), named("k")], &[5, 6]),
-            Err("the input b is [5,6], declared [k,k]: k is 5 and 6".to_owned())
-        );
+        assert_eq!(fit(&a, &declared, &[7]), Err("the input a is [7], declared [2,3]".to_owned()));
+        assert!(fit(&a, &declared, &[2, 4]).is_err());
+        assert!(fit(&a, &declared, &[2, 3]).is_ok());
+        assert!(fit(&a, &[named.clone(), named, DeclaredDim::Unknown], &[4, 5, 9]).is_ok());
     }
 }

@@ -8,6 +8,7 @@ pub mod npz;
 mod plan;
 mod run;
 pub mod sample;
+pub mod shapes;
 pub mod stored;
 
 use std::collections::HashMap;

@@ -1,26 +1,28 @@
 //! Inputs made up for a model: of the declared types, with values that make sense where they go.
 //!
-//! Floats are normally distributed. Integers that select (indices of a Gather) stay within what they select from; other
-//! integers are 0 or 1, like masks, and the first of them is 1, so that a mask never hides everything. A single integer or boolean differs from
-//! one seed to the next.
+//! Shapes are those of a [`Search`]. Floats are normally distributed. Integers that select (indices of a Gather) stay within what they select from,
+//! lengths of sequences within the sequences; other integers are 0 or 1, like masks that pad at the end of rows but never hide a whole row. A single
+//! integer or boolean differs from one seed to the next. Strings are those that the model itself knows: categories and vocabularies.
 
 use std::collections::HashMap;
 
 use half::{bf16, f16};
 use num_complex::Complex;
 
-use super::declared::Sizes;
+use super::declared::fit;
+use super::shapes::{Search, Shapes, Wanted};
 use crate::array::Typed;
 use crate::eval_call::{Memory, check_deadline};
 use crate::infer::Inference;
 use crate::kernel::convert::{Rounding, convert};
 use crate::{Array, OpError, Value};
-use onnxforge_ir::dim::{Dim, Symbols};
+use onnxforge_ir::dim::Dim;
 use onnxforge_ir::dtype::Kind;
 use onnxforge_ir::tensor::element_count;
 use onnxforge_ir::types::DeclaredDim;
 use onnxforge_ir::value::{Def, Use};
-use onnxforge_ir::{DType, Model, Type, ValueId};
+use onnxforge_ir::{AttrValue, DType, Model, Node, Type, ValueId};
+use onnxforge_proto::blob::Blob;
 use onnxforge_proto::clock::Instant;
 use onnxforge_proto::random::Random;
 
@@ -87,7 +89,7 @@ pub fn array(
     seed: u64,
 ) -> Result<Array, String> {
     let mut maker = Maker { flavour, ..Maker::new(&Options { seed, ..Options::default() }) };
-    maker.tensor(dtype, shape, range).map_err(|obstacle| match obstacle {
+    maker.tensor(dtype, shape, &Purpose { range, ..Purpose::default() }).map_err(|obstacle| match obstacle {
         Obstacle::Budget(error) => error.to_string(),
         Obstacle::Other(why) => why,
     })
@@ -100,9 +102,7 @@ pub struct Options {
     pub seed: u64,
     /// Sizes of named dimensions.
     pub dims: HashMap<String, usize>,
-    /// The size of dimensions that neither `dims` nor a shape of another input tells.
-    pub default_dim: usize,
-    /// Shapes of inputs, by name. They must fit the declarations; other inputs get the same sizes under the same names.
+    /// Shapes of inputs, by name. They must fit the declarations.
     pub shapes: HashMap<String, Vec<usize>>,
     /// Bytes that all of them together may take.
     pub memory: u64,
@@ -112,23 +112,19 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self {
-            seed: 0,
-            dims: HashMap::new(),
-            default_dim: 1,
-            shapes: HashMap::new(),
-            memory: 16 << 30,
-            deadline: None,
-        }
+        Self { seed: 0, dims: HashMap::new(), shapes: HashMap::new(), memory: 16 << 30, deadline: None }
     }
 }
 
 /// Why inputs cannot be made up.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum SampleError {
-    /// A shape contradicts a declaration, or the shape of another input.
+    /// A shape contradicts a declaration.
     #[error("{0}")]
     Shape(String),
+    /// No sizes are found at which the model can run.
+    #[error("no sizes were found at which the model can run ({0})")]
+    Sizes(String),
     /// Somebody has to give the input.
     #[error("the input {name} cannot be made up: {why}")]
     Input {
@@ -147,24 +143,49 @@ pub enum SampleError {
     },
 }
 
-/// A value for every input of the model's graph that has no default and is not one of `given`.
+/// A value for every input of the model's graph that has no default and is not one of `given`, at the smallest sizes at which the model can run.
 pub fn sample(
     model: &Model,
-    inference: &Inference,
     options: &Options,
     given: &HashMap<String, Value>,
 ) -> Result<HashMap<String, Value>, SampleError> {
-    let sizes = known_sizes(model, options, given).map_err(SampleError::Shape)?;
-    let mut maker = Maker { sizes, ..Maker::new(options) };
+    let wanted = Wanted {
+        dims: options.dims.clone(),
+        shapes: options.shapes.clone(),
+        ones_first: true,
+        deadline: options.deadline,
+        ..Wanted::default()
+    };
+    let mut search = Search::new(model, wanted.with_given(given));
+    let Some(shapes) = search.next() else {
+        let why = search.refusal().map_or_else(|| "none is left to try".to_owned(), ToString::to_string);
+        return Err(SampleError::Sizes(why));
+    };
+    sample_at(model, &shapes, options, given)
+}
+
+/// The same at these shapes.
+pub fn sample_at(
+    model: &Model,
+    shapes: &Shapes,
+    options: &Options,
+    given: &HashMap<String, Value>,
+) -> Result<HashMap<String, Value>, SampleError> {
+    let mut maker = Maker { is_padded: true, ..Maker::new(options) };
     let mut inputs = HashMap::new();
     for port in model.scope(model.main()).inputs() {
-        let name = model.value(port.value).name().to_string();
+        let (name, declared) = (model.value(port.value).name(), port.declared());
         let has_default = matches!(model.value(port.value).def(), Def::Input { default: Some(_), .. });
-        if has_default || given.contains_key(&name) {
+        if has_default || given.contains_key(&**name) {
             continue;
         }
-        let range = tables(model, inference, port.value).iter().filter_map(Dim::as_const).min();
-        let value = match maker.value(&port.declared(), options.shapes.get(&name), range) {
+        if let (Some(shape), Type::Tensor(_, Some(dims))) = (options.shapes.get(&**name), &declared) {
+            fit(name, dims, shape).map_err(SampleError::Shape)?;
+        }
+        let shape = options.shapes.get(&**name).or_else(|| shapes.inputs.get(&**name));
+        let purpose = Purpose::of(model, &shapes.inference, port.value);
+        let name = name.to_string();
+        let value = match maker.value(&declared, shape, &purpose) {
             Ok(value) => value,
             Err(Obstacle::Budget(error)) => return Err(SampleError::Budget { name, error }),
             Err(Obstacle::Other(why)) => return Err(SampleError::Input { name, why }),
@@ -175,28 +196,25 @@ pub fn sample(
     Ok(inputs)
 }
 
-/// The sizes of named dimensions that are set, or that shapes show.
-fn known_sizes(model: &Model, options: &Options, given: &HashMap<String, Value>) -> Result<Sizes, String> {
-    fn dims(declared: &Type) -> Option<&[DeclaredDim]> {
-        match declared {
-            Type::Tensor(_, dims) => dims.as_deref(),
-            Type::Sequence(element) | Type::Optional(element) => dims(element),
-            _ => None,
-        }
+/// What elements of an input are for.
+#[derive(Clone, Debug, Default)]
+struct Purpose {
+    /// They select from so many.
+    range: Option<i64>,
+    /// They are lengths of up to this.
+    length: Option<i64>,
+    /// Words that the model knows.
+    words: Vec<Blob>,
+}
+
+impl Purpose {
+    fn of(model: &Model, inference: &Inference, id: ValueId) -> Self {
+        let range = tables(model, inference, id).iter().filter_map(Dim::as_const).min();
+        let length = lengths(model, inference, id).iter().filter_map(Dim::as_const).min();
+        let is_text = inference.tensor(id).is_some_and(|fact| fact.dtype == Some(DType::String));
+        let words = if is_text { words(model, id) } else { Vec::new() };
+        Self { range, length, words }
     }
-    let mut sizes = Sizes::default();
-    let mut set: Vec<_> = options.dims.iter().collect();
-    set.sort();
-    set.into_iter().for_each(|(name, size)| sizes.set(name, *size));
-    for port in model.scope(model.main()).inputs() {
-        let (name, declared) = (model.value(port.value).name(), port.declared());
-        if let Some(value) = given.get(&**name) {
-            sizes.fit_value(name, &declared, value)?;
-        } else if let (Some(shape), Some(dims)) = (options.shapes.get(&**name), dims(&declared)) {
-            sizes.fit(name, dims, shape)?;
-        }
-    }
-    Ok(sizes)
 }
 
 /// Why a value cannot be made up.
@@ -218,8 +236,8 @@ struct Maker {
     random: Random,
     seed: u64,
     flavour: Flavour,
-    sizes: Sizes,
-    default_dim: usize,
+    /// Integers that select nothing are 1 up to some place of each row, and 0 after it.
+    is_padded: bool,
     memory: Memory,
     deadline: Option<Instant>,
 }
@@ -230,8 +248,7 @@ impl Maker {
             random: Random::new(options.seed),
             seed: options.seed,
             flavour: Flavour::Normal,
-            sizes: Sizes::default(),
-            default_dim: options.default_dim,
+            is_padded: false,
             memory: Memory::new(options.memory),
             deadline: options.deadline,
         }
@@ -241,63 +258,58 @@ impl Maker {
         &mut self,
         declared: &Type,
         shape: Option<&Vec<usize>>,
-        range: Option<i64>,
+        purpose: &Purpose,
     ) -> Result<Value, Obstacle> {
         match declared {
             Type::Tensor(Some(dtype), declared) => {
+                let size = |dim: &DeclaredDim| match dim {
+                    DeclaredDim::Size(size) => usize::try_from(*size).unwrap_or(usize::MAX),
+                    DeclaredDim::Named(_) | DeclaredDim::Unknown => 1,
+                };
                 let shape = match (shape, declared) {
                     (Some(shape), _) => shape.clone(),
-                    (None, Some(dims)) => dims.iter().map(|dim| self.size(dim)).collect(),
+                    // Shapes of elements are found nowhere.
+                    (None, Some(dims)) => dims.iter().map(size).collect(),
                     (None, None) => return Err(Obstacle::Other("its rank is not declared".to_owned())),
                 };
-                Ok(self.tensor(*dtype, &shape, range)?.into())
+                Ok(self.tensor(*dtype, &shape, purpose)?.into())
             }
             Type::Sequence(element) => {
-                let element = self.value(element, shape, range)?;
+                let element = self.value(element, shape, purpose)?;
                 Ok(Value::Sequence(vec![element].into()))
             }
             Type::Optional(element) => {
-                let element = self.value(element, shape, range)?;
+                let element = self.value(element, shape, purpose)?;
                 Ok(Value::Optional(Some(Box::new(element))))
             }
             other => Err(Obstacle::Other(format!("it is declared as {other}"))),
         }
     }
 
-    fn size(&self, dim: &DeclaredDim) -> usize {
-        match dim {
-            DeclaredDim::Size(size) => usize::try_from(*size).unwrap_or(usize::MAX),
-            DeclaredDim::Named(name) => self.sizes.get(name).unwrap_or_else(|| self.expressed(name)),
-            DeclaredDim::Unknown => self.default_dim,
-        }
-    }
-
-    /// The size of a dimension whose name may be an expression of other names.
-    fn expressed(&self, text: &str) -> usize {
-        let mut symbols = Symbols::default();
-        let dim = Dim::from_param(text, &mut symbols);
-        let size = dim.evaluate(&|symbol| {
-            let size = self.sizes.get(&symbols.name(symbol)).unwrap_or(self.default_dim);
-            i64::try_from(size).ok()
-        });
-        size.and_then(|size| usize::try_from(size).ok()).unwrap_or(self.default_dim)
-    }
-
-    fn tensor(&mut self, dtype: DType, shape: &[usize], range: Option<i64>) -> Result<Array, Obstacle> {
+    fn tensor(&mut self, dtype: DType, shape: &[usize], purpose: &Purpose) -> Result<Array, Obstacle> {
         // A number that every type with this many bits has.
         let most = 1u64 << (dtype.bits().clamp(2, 64) - 1);
-        let range = range.map(|range| u64::try_from(range).unwrap_or(1).clamp(1, most));
+        let range = purpose.range.map(|range| u64::try_from(range).unwrap_or(1).clamp(1, most));
         let flavour = self.flavour;
         // A single number is not the same in any two samples in a row.
         let alone = (element_count(shape) == Some(1)).then_some(self.seed);
+        let ends = self.ends(shape);
+        let row = shape.last().copied().unwrap_or(1).max(1);
+        let is_kept = |index: usize| ends.as_ref().map(|ends| index % row < ends[index / row % ends.len()]);
+        let length = purpose.length.and_then(|length| u64::try_from(length).ok());
+        let integer = |random: &mut Random, index: usize| match (range, length, is_kept(index)) {
+            (None, Some(longest), _) => 1 + random.below(longest.max(1)) as i64,
+            (None, None, Some(kept)) => i64::from(kept),
+            _ => flavour.integer(random, index, range),
+        };
         let float = move |random: &mut Random, index: usize| flavour.float(random, index, dtype);
         macro_rules! integers {
             ($type:ty) => {
-                self.filled(shape, move |random, index| match alone {
-                    Some(seed) if range.is_none() && flavour == Flavour::Normal => {
+                self.filled(shape, |random, index| match alone {
+                    Some(seed) if range.is_none() && length.is_none() && flavour == Flavour::Normal => {
                         [1, 3, 0, 2][(seed % 4) as usize] as $type
                     }
-                    _ => flavour.integer(random, index, range) as $type,
+                    _ => integer(random, index) as $type,
                 })
             };
         }
@@ -314,7 +326,7 @@ impl Maker {
             }
             DType::Bool => self.filled(shape, |random, index| match alone {
                 Some(seed) => seed % 2 == 0,
-                None => Flavour::Normal.integer(random, index, None) != 0,
+                None => is_kept(index).unwrap_or_else(|| Flavour::Normal.integer(random, index, None) != 0),
             }),
             DType::I8 => integers!(i8),
             DType::I16 => integers!(i16),
@@ -324,7 +336,17 @@ impl Maker {
             DType::U16 => integers!(u16),
             DType::U32 => integers!(u32),
             DType::U64 => integers!(u64),
-            DType::String => Err(Obstacle::Other("its elements are of type string".to_owned())),
+            DType::String => {
+                let Some(count) = element_count(shape) else {
+                    return Err(Obstacle::Other(format!("its shape {shape:?} is too large")));
+                };
+                self.memory.check((count as u64).saturating_mul(size_of::<Blob>() as u64))?;
+                let word = |random: &mut Random| match purpose.words.len() {
+                    0 => Blob::from(vec![b'a' + random.below(26) as u8]),
+                    known => purpose.words[random.below(known as u64) as usize].clone(),
+                };
+                Ok(Array::strings(shape, (0..count).map(|_| word(&mut self.random)).collect())?)
+            }
             // Types without a Rust type come by way of one that holds every number of theirs.
             _ if dtype.kind() == Kind::Float => {
                 let array = self.filled(shape, |random, index| float(random, index) as f32)?;
@@ -335,6 +357,15 @@ impl Maker {
                 Ok(convert(&array, dtype, Rounding::default(), &self.memory)?)
             }
         }
+    }
+
+    /// Where the rows of a tensor of several rows end, if it may be a mask. The first one is whole.
+    fn ends(&mut self, shape: &[usize]) -> Option<Vec<usize>> {
+        /// How many rows differ.
+        const ROWS: usize = 64;
+        let row = shape.last().copied().filter(|_| self.is_padded && shape.len() > 1)?;
+        let shorter = |random: &mut Random| 1 + random.below((row as u64).saturating_sub(1).max(1)) as usize;
+        Some((0..ROWS).map(|index| if index == 0 { row } else { shorter(&mut self.random) }).collect())
     }
 
     /// An array of what `element` gives, within memory and time.
@@ -361,21 +392,52 @@ impl Maker {
 
 /// The sizes of what the elements of a value select from, when it is used to select.
 pub fn tables(model: &Model, inference: &Inference, id: ValueId) -> Vec<Dim> {
+    let dim = |node: &Node, input: usize, axis: i64| {
+        let shape = inference.shape(node.input(input)?)?;
+        shape.get(crate::call::axis(axis, shape.len()).ok()?).cloned()
+    };
+    used(model, id, &|node, index| match (&*node.op().name, index) {
+        ("Gather" | "GatherElements" | "ScatterElements", 1) => {
+            dim(node, 0, node.attr_int("axis").unwrap_or(0)).into_iter().collect()
+        }
+        ("RoiAlign", 2) => dim(node, 0, 0).into_iter().collect(),
+        // Each element of an index selects along an axis of its own.
+        ("GatherND" | "ScatterND", 1) => {
+            let dims = node.input(0).and_then(|table| inference.shape(table));
+            dims.map(<[Dim]>::to_vec).unwrap_or_default()
+        }
+        _ => Vec::new(),
+    })
+}
+
+/// The lengths that elements of a value are compared with, when they are lengths: of sequences, or of what is taken of an axis.
+fn lengths(model: &Model, inference: &Inference, id: ValueId) -> Vec<Dim> {
+    used(model, id, &|node, index| {
+        let axis = match (&*node.op().name, index) {
+            ("LSTM" | "GRU" | "RNN", 4) => Some(node.attr_int("layout").unwrap_or(0)),
+            ("TopK", 1) => Some(node.attr_int("axis").unwrap_or(-1)),
+            ("ReverseSequence", 1) => Some(node.attr_int("time_axis").unwrap_or(0)),
+            _ => None,
+        };
+        let shape = node.input(0).and_then(|data| inference.shape(data));
+        let dim = axis
+            .zip(shape)
+            .and_then(|(axis, shape)| shape.get(crate::call::axis(axis, shape.len()).ok()?).cloned());
+        dim.into_iter().collect()
+    })
+}
+
+/// What is found at the uses of a value, and of what has the same elements.
+fn used<T>(model: &Model, id: ValueId, found: &dyn Fn(&Node, usize) -> Vec<T>) -> Vec<T> {
     // Operators that hand integers on as they are.
     const PASSING: [&str; 9] =
         ["Identity", "Cast", "Unsqueeze", "Squeeze", "Reshape", "Transpose", "Slice", "Expand", "Flatten"];
-    let (mut open, mut seen, mut found) = (vec![id], vec![id], Vec::new());
+    let (mut open, mut seen, mut all) = (vec![id], vec![id], Vec::new());
     while let Some(id) = open.pop() {
         for used in model.value(id).uses() {
             let Use::Input { node, index } = *used else { continue };
             let node = model.node(node);
-            if let ("Gather" | "GatherElements", 1, Some(table)) = (&*node.op().name, index, node.input(0)) {
-                let size = inference.shape(table).and_then(|shape| {
-                    let axis = crate::call::axis(node.attr_int("axis").unwrap_or(0), shape.len()).ok()?;
-                    shape.get(axis).cloned()
-                });
-                found.extend(size);
-            }
+            all.extend(found(node, index as usize));
             if index == 0 && PASSING.contains(&&*node.op().name) {
                 for &output in node.outputs().iter().flatten() {
                     if !seen.contains(&output) {
@@ -386,5 +448,35 @@ pub fn tables(model: &Model, inference: &Inference, id: ValueId) -> Vec<Dim> {
             }
         }
     }
-    found
+    all
+}
+
+/// The words that nodes which a text reaches have in their attributes and constants.
+fn words(model: &Model, id: ValueId) -> Vec<Blob> {
+    /// Most words that are listed.
+    const MOST: usize = 256;
+    let (mut open, mut seen, mut words) = (vec![id], vec![id], Vec::new());
+    while let Some(id) = open.pop() {
+        for used in model.value(id).uses() {
+            let Use::Input { node, .. } = *used else { continue };
+            let node = model.node(node);
+            for attr in node.attrs() {
+                if let AttrValue::Strings(list) = &attr.value {
+                    words.extend(list.iter().cloned());
+                }
+            }
+            for constant in node.inputs().iter().flatten().filter_map(|&input| model.constant(input)) {
+                words.extend(constant.strings().unwrap_or_default().iter().cloned());
+            }
+            for &output in node.outputs().iter().flatten() {
+                let is_new = !seen.contains(&output);
+                if is_new && words.is_empty() {
+                    seen.push(output);
+                    open.push(output);
+                }
+            }
+        }
+    }
+    words.truncate(MOST);
+    words
 }

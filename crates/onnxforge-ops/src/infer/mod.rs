@@ -29,6 +29,8 @@ pub struct Options {
     /// input is concatenated to something: a cache may start empty. Shapes that are computed for a Reshape often cannot
     /// be told without the assumption, because a 0 there means something else.
     pub may_be_empty: bool,
+    /// One name on several dimensions of inputs need not be one size. Without this, names are taken at their word.
+    pub names_apart: bool,
     /// When inference has to have ended; nothing is known of what was not reached.
     pub deadline: Option<Instant>,
 }
@@ -40,6 +42,8 @@ pub enum Given {
     Value(Value),
     /// It has the element types, shapes and lengths of this.
     TypeOf(Value),
+    /// It is a tensor of the declared element type and this shape.
+    Shape(Vec<usize>),
 }
 
 /// What is known of a model.
@@ -198,6 +202,30 @@ pub fn constant_fact(tensor: &Tensor) -> Fact {
     }
     let shape = tensor.shape().iter().map(|&dim| (dim as i64).into()).collect();
     TensorFact::new(tensor.dtype(), shape).into()
+}
+
+/// A tensor of this shape, and of the element type that is declared.
+fn shaped_fact(declared: &Type, shape: &[usize]) -> Fact {
+    let dtype = match declared {
+        Type::Tensor(dtype, _) => *dtype,
+        _ => None,
+    };
+    let shape = shape.iter().map(|&size| Dim::from(i64::try_from(size).unwrap_or(i64::MAX))).collect();
+    TensorFact { dtype, shape: Some(shape), value: None }.into()
+}
+
+/// A declaration with every name of a dimension left out.
+fn without_names(declared: Type) -> Type {
+    match declared {
+        Type::Tensor(dtype, Some(dims)) => {
+            let unnamed = |dim: DeclaredDim| match dim {
+                DeclaredDim::Named(_) => DeclaredDim::Unknown,
+                other => other,
+            };
+            Type::Tensor(dtype, Some(dims.into_iter().map(unnamed).collect()))
+        }
+        other => other,
+    }
 }
 
 /// What a declaration says, taken at its word.

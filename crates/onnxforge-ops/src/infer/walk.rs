@@ -4,7 +4,10 @@ use std::collections::{BTreeSet, HashSet};
 use std::rc::Rc;
 
 use super::declare::contradicts;
-use super::{Conflict, ConflictKind, Given, Inference, Options, constant_fact, declared_fact, learn};
+use super::{
+    Conflict, ConflictKind, Given, Inference, Options, constant_fact, declared_fact, learn, shaped_fact,
+    without_names,
+};
 use crate::apply::{self, NoBodies, Settings};
 use crate::array::Array;
 use crate::call::{Bindings, Call};
@@ -45,12 +48,16 @@ pub fn walk(model: &Model, options: &Options) -> Inference {
     };
     let mut symbols = Symbols::default();
     for port in model.scope(model.main()).inputs() {
-        let declared = port.declared();
+        let declared = match options.names_apart {
+            true => without_names(port.declared()),
+            false => port.declared(),
+        };
         // The constants of a model below IR 4 are listed as inputs too.
         walker.facts[port.value.index()] =
             match (options.given.get(model.value(port.value).name()), model.constant(port.value)) {
                 (Some(Given::Value(value)), _) => Fact::of(value, &mut symbols),
                 (Some(Given::TypeOf(value)), _) => Fact::of(value, &mut symbols).without_elements(),
+                (Some(Given::Shape(shape)), _) => shaped_fact(&declared, shape),
                 (None, Some(_)) => walker.constant(port.value),
                 (None, None) => declared_fact(&declared, &mut symbols),
             };
@@ -60,7 +67,9 @@ pub fn walk(model: &Model, options: &Options) -> Inference {
         walker.assume_elements(&mut symbols);
     }
     walker.nodes(model.main(), &mut symbols);
+    let certain = symbols.requirements().len();
     walker.functions_for_all_calls(&mut symbols);
+    symbols.forget_requirements(certain);
     let mut conflicts = walker.conflicts;
     // A body may be walked several times; what is found twice is one contradiction.
     let mut seen = HashSet::new();
@@ -353,7 +362,10 @@ impl InferScope for Walker<'_> {
         for (port, fact) in ports.inputs().iter().zip(inputs) {
             self.facts[port.value.index()] = fact;
         }
+        // A body may be passed by: what it asks for need not hold.
+        let certain = symbols.requirements().len();
         self.nodes(scope, symbols);
+        symbols.forget_requirements(certain);
         Ok(ports.outputs().iter().map(|port| self.facts[port.value.index()].clone()).collect())
     }
 }

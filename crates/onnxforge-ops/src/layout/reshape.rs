@@ -6,7 +6,7 @@ use crate::error::{OpError, invalid};
 use crate::eval_call::{Eval, one};
 use crate::infer_call::Infer;
 use crate::value::Value;
-use onnxforge_ir::dim::{Dim, Symbols};
+use onnxforge_ir::dim::{Dim, Requirement, Symbols};
 use onnxforge_ir::tensor::element_count;
 
 static SHAPE: Parameter = Parameter { name: "shape", input: 1, since: 5 };
@@ -179,6 +179,13 @@ fn complete(cx: &mut Infer<'_>, entries: Vec<Entry>, total: Option<Dim>) -> Resu
         };
         if !fits {
             return invalid(format!("{total} elements cannot have the sizes {sizes:?}"));
+        }
+    }
+    if let (Some(total), Some(product)) = (&total, Dim::product(&sizes)) {
+        match (entries.len() - sizes.len(), rests) {
+            (0, _) => cx.symbols.require(Requirement::Equal(total.clone(), product)),
+            (1, 1) => cx.symbols.require(Requirement::Multiple(total.clone(), product)),
+            _ => {}
         }
     }
     // What -1 stands for fails when the other sizes are 0; any other entry has to be proved.

@@ -118,18 +118,13 @@ pub fn inputs(model: &Model, round: u64) -> HashMap<String, Value> {
         .iter()
         .enumerate()
         .map(|(index, name)| ((*name).to_owned(), [1, 3][round as usize % 2] + index % 3));
-    let options = sample::Options {
-        seed: round,
-        dims: dims.collect(),
-        default_dim: 2 + round as usize % 2,
-        ..Default::default()
-    };
+    let options = sample::Options { seed: round, dims: dims.collect(), ..Default::default() };
     let inputs = model.scope(model.main()).inputs().iter();
     let given = inputs.filter_map(|port| {
         Some((model.value(port.value).name().to_string(), unranked(&port.declared(), round)?))
     });
     let given: HashMap<String, Value> = given.collect();
-    let mut made = sample(model, &Inference::of(model), &options, &given).unwrap();
+    let mut made = sample(model, &options, &given).unwrap();
     made.extend(given);
     made
 }

@@ -131,7 +131,10 @@ fn show_proof(proof: &Proof, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "the native engine took over: {reason}")?;
     }
     if let Some(reason) = &proof.unverified {
-        writeln!(out, "NOT compared with the original: {reason}")?;
+        writeln!(
+            out,
+            "NOT compared with the original: {reason}; give sizes (--verify-dim NAME=N) or inputs (--inputs)"
+        )?;
     }
     if let Some(report) = &proof.global {
         let worst = report.outputs.iter().filter_map(|output| output.difference.as_ref());
@@ -146,6 +149,12 @@ fn show_proof(proof: &Proof, out: &mut dyn Write) -> io::Result<()> {
             report.engine.name(),
             verify::said(report.verdict)
         )?;
+        if let Some(why) = report.undetermined() {
+            writeln!(out, "{why}; give inputs for which the model is reliable (--inputs)")?;
+        }
+        if !report.sizes.is_empty() {
+            writeln!(out, "at the sizes {}", report.sizes.join("; "))?;
+        }
     }
     Ok(())
 }

@@ -48,7 +48,7 @@ fn check_names(args: &Args, model: &Model) -> Result<(), Failure> {
             list(&names)
         )));
     }
-    check_dims(&args.set_dim, model)
+    check_dims("--set-dim", &args.set_dim, model)
 }
 
 /// The values to show, each once.

@@ -4,7 +4,7 @@ use super::{Axis, Geometry};
 use crate::call::Call;
 use crate::error::{OpError, invalid, unsupported};
 use crate::infer_call::Infer;
-use onnxforge_ir::dim::{Dim, Symbols};
+use onnxforge_ir::dim::{Dim, Requirement, Symbols};
 
 /// Most spatial axes.
 const MAX_AXES: usize = 32;
@@ -70,6 +70,9 @@ impl Sliding {
                 (Some(input), Some(kernel)) => Dim::from(self.output_size(index, input, kernel)? as i64),
                 _ => {
                     let dim = self.output_dim(index, input, kernel, cx.symbols);
+                    if let Some(dim) = &dim {
+                        cx.symbols.require(Requirement::Positive(dim.clone()));
+                    }
                     cx.or_fresh(dim)
                 }
             });

@@ -1,0 +1,484 @@
+//! Shapes of inputs at which a model can run, the smallest first.
+//!
+//! Inference knows what a graph demands of its sizes ([`Requirement`]). Equations among these are solved; what is left free takes small
+//! sizes that meet the rest. Inference at the sizes themselves, which runs nothing, then shows whether anything contradicts them and how much
+//! memory a run needs. One name on several dimensions is one size here unless the graph says otherwise.
+
+mod names;
+mod solve;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+pub use self::names::{Names, Place};
+use self::solve::System;
+use crate::Value;
+use crate::infer::{ConflictKind, Given, Inference, Options as Assumed};
+use crate::liveness::peak;
+use onnxforge_ir::dim::{Dim, Requirement, Symbol, Symbols};
+use onnxforge_ir::types::DeclaredDim;
+use onnxforge_ir::{Def, Model, NodeId, Type, ValueId};
+use onnxforge_proto::Str;
+use onnxforge_proto::clock::Instant;
+
+/// What shapes have to be like.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// Sizes of named dimensions.
+    pub dims: HashMap<String, usize>,
+    /// Shapes of inputs, by name.
+    pub shapes: HashMap<String, Vec<usize>>,
+    /// Bytes that the values of a run may take.
+    pub memory: u64,
+    /// Sizes of 1 come first; otherwise sizes that differ from each other do.
+    pub ones_first: bool,
+    /// When the search has to have ended.
+    pub deadline: Option<Instant>,
+}
+
+impl Default for Wanted {
+    fn default() -> Self {
+        Self {
+            dims: HashMap::new(),
+            shapes: HashMap::new(),
+            memory: u64::MAX,
+            ones_first: false,
+            deadline: None,
+        }
+    }
+}
+
+impl Wanted {
+    /// The shapes of inputs that are given are wanted.
+    pub fn with_given(mut self, given: &HashMap<String, Value>) -> Self {
+        let shapes = given
+            .iter()
+            .filter_map(|(name, value)| Some((name.clone(), value.array().ok()?.shape().to_vec())));
+        self.shapes.extend(shapes);
+        self
+    }
+}
+
+/// Shapes at which nothing is known to keep a model from running.
+#[derive(Clone, Debug)]
+pub struct Shapes {
+    /// The shape of each input that is a tensor of known rank.
+    pub inputs: BTreeMap<String, Vec<usize>>,
+    /// The sizes of dimensions that are not fixed, as people call them.
+    pub sizes: Vec<(String, usize)>,
+    /// Bytes that the values of a run take, as far as that is known.
+    pub bytes: u64,
+    /// What is known of the model's values at these shapes.
+    pub inference: Inference,
+}
+
+impl Shapes {
+    /// The sizes in words: `batch=2, seq=3`.
+    pub fn describe(&self) -> String {
+        let sizes: Vec<String> = self.sizes.iter().map(|(name, size)| format!("{name}={size}")).collect();
+        sizes.join(", ")
+    }
+}
+
+/// A dimension of an input that is not fixed.
+#[derive(Debug)]
+struct Slot {
+    input: Str,
+    axis: usize,
+    name: Option<Str>,
+    symbol: Symbol,
+}
+
+/// A search for shapes. Each call of [`Search::next`] resumes it.
+#[derive(Debug)]
+pub struct Search<'m> {
+    problem: Problem<'m>,
+    /// The next assignment to try.
+    next: usize,
+    tried: HashSet<Vec<usize>>,
+    refusal: Option<Refusal>,
+}
+
+/// What sizes have to meet.
+#[derive(Debug)]
+struct Problem<'m> {
+    model: &'m Model,
+    wanted: Wanted,
+    /// With one symbol for every dimension that is not fixed.
+    inference: Inference,
+    slots: Vec<Slot>,
+    /// Nodes that fail at any size.
+    always: HashSet<NodeId>,
+}
+
+/// Why shapes do not do.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Refusal {
+    /// A node would fail.
+    #[error("at {sizes}: {node}: {why}")]
+    Fails {
+        /// The sizes.
+        sizes: String,
+        /// The node.
+        node: String,
+        /// Why.
+        why: String,
+    },
+    /// It takes more memory than there is.
+    #[error("at {sizes} a run takes {needed} MB of memory, more than the {allowed} MB that it may take")]
+    Memory {
+        /// The sizes.
+        sizes: String,
+        /// Megabytes that a run needs.
+        needed: u64,
+        /// Megabytes that it may take.
+        allowed: u64,
+    },
+}
+
+/// Sizes of free dimensions, in the order in which they are met. 0 stands for an empty cache, where there is one.
+const ASSIGNMENTS: [&[usize]; 15] = [
+    &[1],
+    &[2, 3, 5, 7, 4, 6],
+    &[EMPTY],
+    &[3, 1, 4, 2],
+    &[1, 2, 3],
+    &[4, 2, 7, 3],
+    &[2],
+    &[4],
+    &[8],
+    &[16],
+    &[32],
+    &[64],
+    &[128],
+    &[224],
+    &[512],
+];
+/// A size of 0 for what may be empty, of 1 for everything else.
+const EMPTY: usize = 0;
+/// The largest size that is tried where requirements leave only large ones.
+const LARGEST: usize = 2048;
+
+impl<'m> Search<'m> {
+    /// A search for the inputs of the model's graph.
+    pub fn new(model: &'m Model, wanted: Wanted) -> Self {
+        let next = usize::from(!wanted.ones_first);
+        Self { problem: Problem::new(model, wanted), next, tried: HashSet::new(), refusal: None }
+    }
+
+    /// Whether all sizes are fixed, so that there is one assignment.
+    pub fn is_fixed(&self) -> bool {
+        let system = self.problem.system(Trust::Names);
+        self.problem.free(&system).is_empty()
+    }
+
+    /// Why the last shapes that did not do, did not.
+    pub fn refusal(&self) -> Option<&Refusal> {
+        self.refusal.as_ref()
+    }
+
+    /// The next shapes at which nothing is known to keep the model from running.
+    pub fn next(&mut self) -> Option<Shapes> {
+        let problem = &self.problem;
+        let system = problem.system(Trust::Names);
+        let (free, requirements) = (problem.free(&system), problem.requirements(&system));
+        while self.next < ASSIGNMENTS.len() {
+            let assignment = ASSIGNMENTS[self.next];
+            self.next += 1;
+            let sizes = repaired(problem.assigned(&free, assignment), &requirements);
+            let Some(values) = problem.evaluated(&system, &sizes) else { continue };
+            if !self.tried.insert(values.clone()) {
+                continue;
+            }
+            match problem.at(&values) {
+                Ok(shapes) => return Some(shapes),
+                Err(refusal) => self.refusal = Some(refusal),
+            }
+            if problem.wanted.deadline.is_some_and(|deadline| Instant::now() > deadline) {
+                break;
+            }
+        }
+        None
+    }
+}
+
+impl<'m> Problem<'m> {
+    fn new(model: &'m Model, wanted: Wanted) -> Self {
+        let options = Assumed { names_apart: true, deadline: wanted.deadline, ..Assumed::default() };
+        let inference = Inference::with(model, &options);
+        let slots = slots(model, &inference);
+        let always = failing(&inference).map(|(node, _)| node).collect();
+        Self { model, wanted, inference, slots, always }
+    }
+
+    /// What is known of sizes. Where names are not trusted, only what the graph demands.
+    fn system(&self, trust: Trust) -> System<'_> {
+        let symbols = self.inference.symbols();
+        let kept: BTreeSet<Symbol> = self.slots.iter().map(|slot| slot.symbol).collect();
+        let mut system = System::new(symbols);
+        for slot in &self.slots {
+            if let Some(size) = self.wanted_size(slot) {
+                system.equate(&slot.symbol.into(), &Dim::from(size as i64), &BTreeSet::new());
+            }
+        }
+        for requirement in symbols.requirements() {
+            if let Requirement::Equal(a, b) = requirement {
+                system.equate(a, b, &kept);
+            }
+        }
+        if trust == Trust::Graph {
+            return system;
+        }
+        let mut named: BTreeMap<&str, Symbol> = BTreeMap::new();
+        for slot in &self.slots {
+            let Some(name) = &slot.name else { continue };
+            let first = *named.entry(name).or_insert(slot.symbol);
+            system.equate(&slot.symbol.into(), &first.into(), &BTreeSet::new());
+        }
+        for slot in &self.slots {
+            let expression = slot.name.as_deref().and_then(|name| expressed(name, &named, symbols));
+            if let Some(expression) = expression {
+                system.equate(&slot.symbol.into(), &expression, &BTreeSet::new());
+            }
+        }
+        // What outputs are declared to be says more of names.
+        for port in self.model.scope(self.model.main()).outputs() {
+            let (Type::Tensor(_, Some(dims)), Some(shape)) =
+                (port.declared(), self.inference.shape(port.value))
+            else {
+                continue;
+            };
+            for (declared, dim) in dims.iter().zip(shape) {
+                if let DeclaredDim::Named(name) = declared
+                    && let Some(&symbol) = named.get(&**name)
+                {
+                    system.equate(&symbol.into(), dim, &BTreeSet::new());
+                }
+            }
+        }
+        for requirement in symbols.requirements() {
+            if let Requirement::Broadcast(a, b) = requirement {
+                system.equate(a, b, &kept);
+            }
+        }
+        system
+    }
+
+    /// The size that a dimension is wanted to have.
+    fn wanted_size(&self, slot: &Slot) -> Option<usize> {
+        let by_shape = self.wanted.shapes.get(&*slot.input).and_then(|shape| shape.get(slot.axis).copied());
+        by_shape.or_else(|| self.wanted.dims.get(slot.name.as_deref()?).copied())
+    }
+
+    /// The symbols that nothing fixes, in the order of inputs.
+    fn free(&self, system: &System<'_>) -> Vec<Symbol> {
+        let mut free = Vec::new();
+        for slot in &self.slots {
+            for symbol in system.resolved(&slot.symbol.into()).symbols() {
+                if !free.contains(&symbol) {
+                    free.push(symbol);
+                }
+            }
+        }
+        free
+    }
+
+    /// What the graph demands, in terms of free symbols.
+    fn requirements(&self, system: &System<'_>) -> Vec<Requirement> {
+        let all = self.inference.symbols().requirements().iter();
+        all.map(|requirement| system.resolved_requirement(requirement)).collect()
+    }
+
+    fn assigned(&self, free: &[Symbol], assignment: &[usize]) -> BTreeMap<Symbol, i64> {
+        let may_be_empty = |symbol: Symbol| self.inference.symbols().lower(symbol).unwrap_or(0) <= 0;
+        free.iter()
+            .enumerate()
+            .map(|(place, &symbol)| {
+                let size = match assignment[place % assignment.len()] {
+                    EMPTY if may_be_empty(symbol) => 0,
+                    EMPTY => 1,
+                    size => size as i64,
+                };
+                (symbol, size)
+            })
+            .collect()
+    }
+
+    /// The size of every slot under an assignment of free symbols.
+    fn evaluated(&self, system: &System<'_>, sizes: &BTreeMap<Symbol, i64>) -> Option<Vec<usize>> {
+        let of = |slot: &Slot| {
+            let size = system.resolved(&slot.symbol.into()).evaluate(&|symbol| sizes.get(&symbol).copied());
+            usize::try_from(size?).ok()
+        };
+        self.slots.iter().map(of).collect()
+    }
+
+    /// Whether the model can run with slots of these sizes, as far as inference tells.
+    fn at(&self, sizes: &[usize]) -> Result<Shapes, Refusal> {
+        let (inputs, called) = (self.shapes(sizes), self.called(sizes));
+        let given = inputs.iter().map(|(name, shape)| (name.as_str().into(), Given::Shape(shape.clone())));
+        let options = Assumed {
+            given: given.collect(),
+            may_be_empty: true,
+            deadline: self.wanted.deadline,
+            ..Assumed::default()
+        };
+        let inference = Inference::with(self.model, &options);
+        let bytes = peak(self.model, &|value| bytes(&inference, value)).bytes;
+        let shapes = Shapes { inputs, sizes: called, bytes, inference };
+        if let Some((node, why)) = failing(&shapes.inference).find(|(node, _)| !self.always.contains(node)) {
+            let node = self.model.node_label(node);
+            return Err(Refusal::Fails { sizes: shapes.describe(), node, why });
+        }
+        if bytes > self.wanted.memory {
+            let [needed, allowed] = [bytes, self.wanted.memory].map(|bytes| bytes / 1_000_000);
+            return Err(Refusal::Memory { sizes: shapes.describe(), needed, allowed });
+        }
+        Ok(shapes)
+    }
+
+    fn shapes(&self, sizes: &[usize]) -> BTreeMap<String, Vec<usize>> {
+        let mut shapes = BTreeMap::new();
+        for port in tensors(self.model) {
+            let name = self.model.value(port.value).name();
+            let Type::Tensor(_, Some(dims)) = port.declared() else { continue };
+            let size = |(axis, dim): (usize, &DeclaredDim)| match dim {
+                DeclaredDim::Size(size) => usize::try_from(*size).unwrap_or(usize::MAX),
+                _ => {
+                    let place = self.slots.iter().position(|slot| slot.input == *name && slot.axis == axis);
+                    place.and_then(|place| sizes.get(place).copied()).unwrap_or(1)
+                }
+            };
+            shapes.insert(name.to_string(), dims.iter().enumerate().map(size).collect());
+        }
+        shapes
+    }
+
+    /// Sizes under the names of dimensions; where a name has several, or there is none, under those of inputs and axes.
+    fn called(&self, sizes: &[usize]) -> Vec<(String, usize)> {
+        let mut called: Vec<(String, usize)> = Vec::new();
+        for (slot, &size) in self.slots.iter().zip(sizes) {
+            let place = || format!("{}[{}]", slot.input, slot.axis);
+            let entry = match &slot.name {
+                Some(name) => match called.iter().find(|(known, _)| **known == **name) {
+                    Some((_, known)) if *known == size => continue,
+                    Some(_) => (place(), size),
+                    None => (name.to_string(), size),
+                },
+                None => (place(), size),
+            };
+            called.push(entry);
+        }
+        called
+    }
+}
+
+/// The sizes of the first shapes at which the model can run.
+fn first(problem: &Problem<'_>) -> Option<Vec<usize>> {
+    let system = problem.system(Trust::Names);
+    let (free, requirements) = (problem.free(&system), problem.requirements(&system));
+    ASSIGNMENTS.iter().skip(1).find_map(|assignment| {
+        let sizes = repaired(problem.assigned(&free, assignment), &requirements);
+        problem.evaluated(&system, &sizes).filter(|values| problem.at(values).is_ok())
+    })
+}
+
+/// What sizes follow from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trust {
+    /// What the graph demands.
+    Graph,
+    /// That, and names: one name is one size.
+    Names,
+}
+
+/// Inputs of the graph that have to be given and are tensors.
+fn tensors(model: &Model) -> impl Iterator<Item = &onnxforge_ir::value::Port> {
+    model.scope(model.main()).inputs().iter().filter(|port| {
+        matches!(model.value(port.value).def(), Def::Input { default: None, .. })
+            && matches!(port.declared(), Type::Tensor(..))
+    })
+}
+
+fn slots(model: &Model, inference: &Inference) -> Vec<Slot> {
+    let mut slots = Vec::new();
+    for port in tensors(model) {
+        let (Type::Tensor(_, Some(dims)), Some(shape)) = (port.declared(), inference.shape(port.value))
+        else {
+            continue;
+        };
+        for (axis, (declared, dim)) in dims.iter().zip(shape).enumerate() {
+            let Some(symbol) = dim.as_symbol() else { continue };
+            let name = match declared {
+                DeclaredDim::Named(name) => Some(name.clone()),
+                _ => None,
+            };
+            slots.push(Slot { input: model.value(port.value).name().clone(), axis, name, symbol });
+        }
+    }
+    slots
+}
+
+/// A name that is an expression of other names, in terms of their symbols.
+fn expressed(name: &str, named: &BTreeMap<&str, Symbol>, symbols: &Symbols) -> Option<Dim> {
+    let mut own = Symbols::default();
+    let dim = Dim::from_param(name, &mut own);
+    if dim.as_symbol().is_some() || dim.is_const() {
+        return None;
+    }
+    let known = dim.symbols().into_iter().all(|symbol| named.contains_key(&*own.name(symbol)));
+    let replace = |symbol: Symbol| named.get(&*own.name(symbol)).map(|&symbol| Dim::from(symbol));
+    dim.substitute(&replace, symbols).filter(|_| known)
+}
+
+/// Nodes that will fail.
+fn failing(inference: &Inference) -> impl Iterator<Item = (NodeId, String)> {
+    let conflicts = inference.conflicts().iter();
+    conflicts.filter_map(|conflict| match &conflict.kind {
+        ConflictKind::Call(error) => Some((conflict.node, error.to_string())),
+        ConflictKind::Declared { .. } => None,
+    })
+}
+
+/// Bytes of a value whose shape is known.
+fn bytes(inference: &Inference, value: ValueId) -> Option<u64> {
+    let fact = inference.tensor(value)?;
+    let elements =
+        fact.shape.as_ref()?.iter().try_fold(1u64, |product, dim| {
+            Some(product.saturating_mul(u64::try_from(dim.as_const()?).ok()?))
+        })?;
+    Some(elements.saturating_mul(u64::from(fact.dtype?.bits())).div_ceil(8))
+}
+
+/// Sizes that meet the requirements, if small changes do; otherwise the sizes as they are.
+fn repaired(mut sizes: BTreeMap<Symbol, i64>, requirements: &[Requirement]) -> BTreeMap<Symbol, i64> {
+    /// How many changes are made.
+    const CHANGES: usize = 12;
+    let holds = |requirement: &Requirement, sizes: &BTreeMap<Symbol, i64>| {
+        let value = |dim: &Dim| dim.evaluate(&|symbol| sizes.get(&symbol).copied());
+        requirement.holds(&value) != Some(false)
+    };
+    let broken = |sizes: &BTreeMap<Symbol, i64>| requirements.iter().filter(|r| !holds(r, sizes)).count();
+    for _ in 0..CHANGES {
+        let Some(first) = requirements.iter().find(|requirement| !holds(requirement, &sizes)) else { break };
+        let now = broken(&sizes);
+        let involved: BTreeSet<Symbol> = first.dims().flat_map(Dim::symbols).collect();
+        let involved: Vec<Symbol> =
+            involved.into_iter().filter(|symbol| sizes.contains_key(symbol)).collect();
+        // One size at a time, then all of them at once.
+        let alone = involved.iter().map(|&symbol| vec![symbol]);
+        let groups = alone.chain((involved.len() > 1).then(|| involved.clone()));
+        let change = groups.into_iter().find_map(|group| {
+            let candidates = (1..=LARGEST as i64).filter_map(|size| {
+                let mut changed = sizes.clone();
+                changed.extend(group.iter().map(|&symbol| (symbol, size)));
+                holds(first, &changed).then_some(changed)
+            });
+            candidates.take(16).find(|changed| broken(changed) < now)
+        });
+        match change {
+            Some(changed) => sizes = changed,
+            None => break,
+        }
+    }
+    sizes
+}

@@ -1,0 +1,117 @@
+//! Models that draw random numbers, compared around the draws: what nodes draw becomes an input, which is the same for both models.
+
+use std::collections::HashMap;
+
+use super::{VerifyError, paired_outputs};
+use onnxforge_ir::{Model, NodeId, ValueId};
+use onnxforge_ops::callee::{Callee, Functions};
+use onnxforge_ops::infer::Inference;
+use onnxforge_proto::schema::ValueInfoProto;
+
+/// Two models whose random numbers come in as inputs.
+pub struct Apart {
+    /// The models.
+    pub models: [Model; 2],
+    /// Outputs that belong together: those of the original models, and what their random nodes take.
+    pub pairs: Vec<(String, String)>,
+    /// What inputs of the first model are called in the second, where that differs.
+    pub renamed: HashMap<String, String>,
+}
+
+/// Whether the model draws random numbers. Dropout does so in training only.
+pub fn is_random(model: &Model) -> bool {
+    !random_nodes(model).is_empty()
+}
+
+/// Nodes that draw random numbers, wherever they stand.
+fn random_nodes(model: &Model) -> Vec<NodeId> {
+    let functions = Functions::of(model);
+    let trains = |id: NodeId, opset: i64| {
+        let node = model.node(id);
+        let off = |value: ValueId| {
+            model.constant(value).is_some_and(|tensor| tensor.bytes().is_ok_and(|b| *b == [0]))
+        };
+        node.input(2).is_some_and(|value| !off(value)) || opset < 7 && node.attr_int("is_test") != Some(1)
+    };
+    let is_random = |id: NodeId| match functions.callee(model, id, None) {
+        Callee::Operator(call) => {
+            call.def.random && (!model.node(id).op().is("Dropout") || trains(id, call.opset))
+        }
+        _ => false,
+    };
+    model.nodes().map(|(id, _)| id).filter(|&id| is_random(id)).collect()
+}
+
+/// Takes the random nodes out of both models. `None` where neither has any.
+pub fn apart(first: &Model, second: &Model) -> Result<Option<Apart>, VerifyError> {
+    let random = [first, second].map(random_nodes);
+    if random.iter().all(Vec::is_empty) {
+        return Ok(None);
+    }
+    let undetermined = |why: &str| Err(VerifyError::Undetermined(why.to_owned()));
+    for (model, nodes) in [first, second].into_iter().zip(&random) {
+        if nodes.iter().any(|&node| model.node(node).scope() != model.main()) {
+            return undetermined("random numbers are drawn inside of a body or function");
+        }
+    }
+    let drawn = |model: &Model, node: NodeId| {
+        model.node(node).output(0).map(|value| model.value(value).name().to_string())
+    };
+    let [of_first, of_second] = &random;
+    let named = |&b: &NodeId| {
+        let name = drawn(second, b)?;
+        of_first.iter().copied().find(|&a| drawn(first, a).is_some_and(|other| other == name)).map(|a| (a, b))
+    };
+    let by_name: Option<Vec<(NodeId, NodeId)>> = of_second.iter().map(named).collect();
+    let by_order = || of_first.iter().copied().zip(of_second.iter().copied()).collect::<Vec<_>>();
+    let nodes = match by_name {
+        Some(nodes) => nodes,
+        None if of_first.len() == of_second.len() => by_order(),
+        None => return undetermined("the models draw random numbers at different places"),
+    };
+    if nodes.iter().any(|&(a, b)| first.node(a).op() != second.node(b).op()) {
+        return undetermined("the models draw different random numbers");
+    }
+    let mut pairs = paired_outputs(first, second)?;
+    let mut renamed = HashMap::new();
+    let mut taken: [Vec<ValueId>; 2] = Default::default();
+    for &(a, b) in &nodes {
+        for (x, y) in first.node(a).outputs().iter().zip(second.node(b).outputs()) {
+            if let (Some(x), Some(y)) = (*x, *y) {
+                renamed.insert(first.value(x).name().to_string(), second.value(y).name().to_string());
+            }
+        }
+        for (x, y) in first.node(a).inputs().iter().zip(second.node(b).inputs()) {
+            let (Some(x), Some(y)) = (*x, *y) else { continue };
+            let is_computed = first.value(x).node().is_some() && second.value(y).node().is_some();
+            if is_computed && !first.value(x).is_exposed() && !second.value(y).is_exposed() {
+                pairs.push((first.value(x).name().to_string(), second.value(y).name().to_string()));
+                taken[0].push(x);
+                taken[1].push(y);
+            }
+        }
+    }
+    let [of_first, of_second] = random;
+    let [taken_first, taken_second] = taken;
+    let models = [without(first, &of_first, &taken_first), without(second, &of_second, &taken_second)];
+    Ok(Some(Apart { models, pairs, renamed }))
+}
+
+/// The model without these nodes, whose results become inputs; `more` values are outputs, too.
+fn without(model: &Model, random: &[NodeId], more: &[ValueId]) -> Model {
+    let inference = Inference::of(model);
+    let main = model.scope(model.main());
+    let nodes: Vec<NodeId> =
+        model.nodes_in(model.main()).map(|(id, _)| id).filter(|id| !random.contains(id)).collect();
+    let mut outputs: Vec<ValueId> = main.outputs().iter().map(|port| port.value).collect();
+    outputs.extend(more.iter().copied().filter(|value| !outputs.contains(value)).collect::<Vec<_>>());
+    let ports: HashMap<ValueId, &ValueInfoProto> =
+        main.inputs().iter().chain(main.outputs()).map(|port| (port.value, &*port.info)).collect();
+    let declare = |value: ValueId| match ports.get(&value) {
+        Some(&info) => info.clone(),
+        None => {
+            ValueInfoProto { r#type: inference.declaration(value).map(Box::new), ..ValueInfoProto::default() }
+        }
+    };
+    model.cut(&nodes, &outputs, &declare).model
+}

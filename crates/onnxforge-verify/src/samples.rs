@@ -1,0 +1,82 @@
+//! The inputs on which models are compared.
+
+use std::collections::HashMap;
+
+use super::{Options, VerifyError};
+use onnxforge_ir::Model;
+use onnxforge_ops::Value;
+use onnxforge_ops::eval::sample::{self, SampleError};
+use onnxforge_ops::eval::shapes::{Search, Shapes, Wanted};
+
+/// How often other sizes take the place of some at which a model does not run.
+const MOST_REPLACED: usize = 8;
+
+/// Inputs of one run, and the sizes of their dimensions in words.
+#[derive(Debug)]
+pub struct Inputs {
+    /// By name.
+    pub values: HashMap<String, Value>,
+    /// `batch=2, seq=3`.
+    pub sizes: String,
+}
+
+/// Inputs for runs of a model, each at other sizes as far as there are any.
+pub struct Samples<'m> {
+    model: &'m Model,
+    options: &'m Options,
+    search: Search<'m>,
+    found: Vec<Shapes>,
+    replaced: usize,
+}
+
+impl<'m> Samples<'m> {
+    /// Inputs for the model's graph.
+    pub fn new(model: &'m Model, options: &'m Options) -> Self {
+        let wanted = Wanted { dims: options.dims.clone(), memory: options.memory, ..Wanted::default() };
+        let search = Search::new(model, wanted.with_given(&options.given));
+        Self { model, options, search, found: Vec::new(), replaced: 0 }
+    }
+
+    /// Whether all sizes are fixed.
+    pub fn is_fixed(&self) -> bool {
+        self.search.is_fixed()
+    }
+
+    /// The inputs of a sample: those that are given, and synthetic ones.
+    pub fn at(&mut self, index: usize) -> Result<Inputs, VerifyError> {
+        while self.found.len() <= index {
+            match self.search.next() {
+                Some(shapes) => self.found.push(shapes),
+                None => break,
+            }
+        }
+        let Some(shapes) = self.found.get(index % self.found.len().max(1)) else {
+            let why = self.search.refusal().map_or_else(|| "there are none".to_owned(), ToString::to_string);
+            return Err(SampleError::Sizes(why).into());
+        };
+        self.with(shapes, index)
+    }
+
+    /// The inputs of a sample at these shapes.
+    pub fn with(&self, shapes: &Shapes, index: usize) -> Result<Inputs, VerifyError> {
+        let seed = self.options.seed.wrapping_add(index as u64);
+        let settings = sample::Options { seed, memory: self.options.memory, ..sample::Options::default() };
+        let mut values = sample::sample_at(self.model, shapes, &settings, &self.options.given)?;
+        values.extend(self.options.given.clone());
+        Ok(Inputs { values, sizes: shapes.describe() })
+    }
+
+    /// The model does not run at the sizes of a sample: others take their place. Answers whether there are any.
+    pub fn replace(&mut self, index: usize) -> bool {
+        if self.found.get(index).is_none() || self.replaced >= MOST_REPLACED {
+            return false;
+        }
+        self.found.remove(index);
+        self.replaced += 1;
+        match self.search.next() {
+            Some(shapes) => self.found.push(shapes),
+            None => return false,
+        }
+        true
+    }
+}
