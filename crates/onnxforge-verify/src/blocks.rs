@@ -162,7 +162,7 @@ pub fn verify_blocks(
         inside: compared.iter().filter(|value| !is_output(value)).count(),
         first_difference,
         by_sample,
-        is_about_names: false,
+        unequal: Vec::new(),
     })
 }
 

@@ -112,9 +112,6 @@ pub enum GuardError {
     /// More was wrong than bars can mend.
     #[error("the result still differs from the original after {0} rules were barred; please report this")]
     Hopeless(usize),
-    /// The passes took dimensions of one name for equal that the original takes unequal.
-    #[error("the result differs where dimensions of one name have different sizes")]
-    Names,
     /// It was wrong before the first pass.
     #[error(
         "the conversion to another operator set is wrong at {value:?} ({difference}); leave it out, and please report this"
@@ -156,16 +153,13 @@ pub fn optimize(
         let (local, each) = (guard.local, guard.each);
         proof.local = local.report;
         let began = Instant::now();
-        let names = |proof: &Proof| proof.global.as_ref().is_some_and(|report| report.is_about_names);
         let wrong = match (local.wrong, each) {
             (Some(wrong), _) => Some(wrong),
-            (None, Some(_)) if names(&proof) => return Err(GuardError::Names),
             (None, Some(found)) => Some(blame([&original, &start], model, &work, checks, &found)?),
             (None, None) if model.journal().len() == first_edit && !is_converted(&original, &start) => None,
             // The last pass that changed something was the last to be compared.
             (None, None) if checks.when == When::Each && proof.global.is_some() => None,
             (None, None) => match whole(&original, model, checks, &mut proof, options.progress) {
-                Some(_) if names(&proof) => return Err(GuardError::Names),
                 Some(found) => Some(blame([&original, &start], model, &work, checks, &found)?),
                 None => None,
             },

@@ -59,9 +59,6 @@ pub struct Options {
     pub tolerance: Option<f64>,
     /// Bytes that the values of a run may take.
     pub memory: u64,
-    /// Whether the second model was made under the assumption that dimensions of one name which the first broadcasts are equal. Where only such
-    /// dimensions make a difference, that is to blame.
-    pub trusts_names: bool,
     /// No further sample is begun where all sizes are fixed and the first model has run for so long.
     pub time: Option<Duration>,
     /// Units in the last place, at the scale of a result, that are known to be rounding; the float64 run judges only beyond.
@@ -79,7 +76,6 @@ impl Options {
             dims: HashMap::new(),
             tolerance: None,
             memory: memory::allowed(),
-            trusts_names: false,
             time: None,
             rounding: 0.0,
         }
@@ -142,9 +138,10 @@ pub struct Report {
     pub first_difference: Option<OutputReport>,
     /// The largest difference of each sample, as a share of the scale.
     pub by_sample: Vec<f64>,
-    /// Whether a difference was found only where dimensions of one name have different sizes.
-    #[serde(skip)]
-    pub is_about_names: bool,
+    /// Sizes at which the models differ because a dimension is 1 where others of its name are not: the first broadcasts it, and the second takes the
+    /// name at its word. The verdict does not count them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unequal: Vec<String>,
 }
 
 impl Report {
@@ -308,7 +305,7 @@ pub fn verify_inside(
     // Outputs and a few values inside; all of them only where something differs.
     let all = survivors(first, second, &Inference::of(first));
     let found = compare_at(first, second, &spread(&all, CUTS), options, progress)?;
-    if found.verdict != Verdict::Different || found.is_about_names || all.len() <= CUTS {
+    if found.verdict != Verdict::Different || all.len() <= CUTS {
         return Ok(found);
     }
     let all: Vec<ValueId> = all.into_iter().map(|(value, _)| value).collect();
@@ -443,8 +440,8 @@ const MOST_UNEQUAL: usize = 12;
 struct Run {
     inputs: Inputs,
     outputs: HashMap<String, Value>,
-    /// Dimensions of one name have different sizes.
-    is_about_names: bool,
+    /// A dimension is 1 where others of its name are not.
+    breaks_a_name: bool,
 }
 
 /// A result that only float64 runs can judge.
@@ -497,7 +494,7 @@ impl<'a> Work<'a> {
         while runs.len() < options.samples {
             let inputs = samples.at(runs.len())?;
             match side.outputs(&inputs) {
-                Ok(outputs) => runs.push(Run { inputs, outputs, is_about_names: false }),
+                Ok(outputs) => runs.push(Run { inputs, outputs, breaks_a_name: false }),
                 Err(error) if !error.may_be_about_sizes() || !samples.replace(runs.len()) => {
                     if runs.is_empty() {
                         return Err(error);
@@ -516,11 +513,11 @@ impl<'a> Work<'a> {
         let wanted = Wanted { dims: options.dims.clone(), memory: options.memory, ..Wanted::default() };
         let Names { apart, broadcast } = Names::of(reference, wanted.with_given(&options.given));
         let apart = apart.into_iter().map(|(_, shapes)| (shapes, false));
-        let broadcast = broadcast.into_iter().map(|(_, shapes)| (shapes, options.trusts_names));
-        for (shapes, is_about_names) in apart.chain(broadcast).take(MOST_UNEQUAL) {
+        let broadcast = broadcast.into_iter().map(|(_, shapes)| (shapes, true));
+        for (shapes, breaks_a_name) in apart.chain(broadcast).take(MOST_UNEQUAL) {
             let inputs = samples.with(&shapes, runs.len())?;
             if let Ok(outputs) = side.outputs(&inputs) {
-                runs.push(Run { inputs, outputs, is_about_names });
+                runs.push(Run { inputs, outputs, breaks_a_name });
             }
         }
         Ok(runs)
@@ -537,29 +534,31 @@ impl<'a> Work<'a> {
         let mut outputs: Vec<OutputReport> =
             self.pairs.iter().map(|(name, _)| OutputReport::new(name)).collect();
         let (mut by_sample, mut doubts): (Vec<f64>, Vec<Doubt>) = (Vec::new(), Vec::new());
-        let mut is_about_names = false;
+        let mut unequal = Vec::new();
         {
             let mut side = Side::new(Which::Second, self.models[1], options.engine)?;
             side.renamed.clone_from(&self.renamed);
             for (place, run) in runs.iter().enumerate() {
-                let worst = |outputs: &[OutputReport]| outputs.iter().map(|output| output.verdict).max();
-                let before = worst(&outputs);
                 let found = match side.outputs(&run.inputs) {
-                    Ok(found) => found,
-                    Err(_) if run.is_about_names => {
-                        outputs.iter_mut().for_each(|output| output.fails(&Mismatch::Missing));
-                        is_about_names = true;
-                        break;
+                    Err(_) if run.breaks_a_name => {
+                        unequal.push(run.inputs.sizes.clone());
+                        continue;
                     }
-                    Err(error) => return Err(error),
+                    found => found?,
                 };
-                by_sample.push(self.compared(place, run, found, options, &mut outputs, &mut doubts));
-                if run.is_about_names
-                    && before < worst(&outputs)
-                    && worst(&outputs) == Some(Verdict::Different)
-                {
-                    is_about_names = true;
-                    break;
+                if run.breaks_a_name {
+                    let mut reports = outputs.clone();
+                    let (count, largest) =
+                        (doubts.len(), self.compared(place, run, found, options, &mut reports, &mut doubts));
+                    match largest.is_finite() && doubts.len() == count {
+                        true => (outputs, by_sample) = (reports, [by_sample, vec![largest]].concat()),
+                        false => {
+                            doubts.truncate(count);
+                            unequal.push(run.inputs.sizes.clone());
+                        }
+                    }
+                } else {
+                    by_sample.push(self.compared(place, run, found, options, &mut outputs, &mut doubts));
                 }
                 checkpoint();
                 progress.advance(1);
@@ -582,7 +581,7 @@ impl<'a> Work<'a> {
             inside: self.inside,
             first_difference,
             by_sample,
-            is_about_names,
+            unequal,
         })
     }
 

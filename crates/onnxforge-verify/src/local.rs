@@ -124,7 +124,7 @@ impl Local {
         let produced: Vec<NodeId> =
             entry.produced.iter().copied().filter(|&node| Some(model.node(node).scope()) == scope).collect();
         let outputs: Vec<ValueId> = pending.before.outputs.iter().map(|value| became[value]).collect();
-        let after = region::cut(model, &produced, &outputs);
+        let after = region::cut(model, facts, &produced, &outputs);
         let mut wanted = pending.wanted.clone();
         for &value in &after.inputs {
             wanted.entry(value).or_insert_with(|| Wanted::of(model, facts, value));
@@ -143,9 +143,21 @@ impl Local {
             self.report.repeated += 1;
             return Tried::Holds;
         }
-        let tried = trial.anywhere(model, pending.scope, &wanted);
-        if let (Tried::Holds, Some(key)) = (&tried, key) {
-            self.held.insert(key);
+        let (smaller, smaller_key) = trial.smaller(entry, &wanted);
+        if let Some(key) = &smaller_key
+            && self.held.contains(key)
+        {
+            self.report.repeated += 1;
+            return Tried::Holds;
+        }
+        let deadline = Instant::now() + LONGEST;
+        let holds = |wanted| matches!(trial.on(wanted, None, deadline), Tried::Holds);
+        let tried = match !smaller.is_empty() && smaller.iter().all(holds) {
+            true => Tried::Holds,
+            false => trial.anywhere(model, pending.scope, &wanted),
+        };
+        if matches!(tried, Tried::Holds) {
+            self.held.extend(key.into_iter().chain(smaller_key));
         }
         tried
     }
@@ -156,7 +168,7 @@ impl Witness for Local {
         let started = Instant::now();
         let redefined: Vec<(ValueId, Operand)> = rewrite.redefinitions().collect();
         let outputs: Vec<ValueId> = redefined.iter().map(|&(value, _)| value).collect();
-        let before = region::cut(model, rewrite.consumed(), &outputs);
+        let before = region::cut(model, facts, rewrite.consumed(), &outputs);
         let wanted = before.inputs.iter().map(|&value| (value, Wanted::of(model, facts, value))).collect();
         let scope = rewrite.consumed().first().map_or(model.main(), |&node| model.node(node).scope());
         self.pending = Some(Pending { before, wanted, redefined, scope, started });
@@ -254,6 +266,22 @@ impl Trial<'_> {
         Some(key)
     }
 
+    /// What the change takes at smaller sizes, where those of the model are fixed and large, and what it is at these sizes. That it holds there
+    /// counts; that it does not may be because of the sizes.
+    fn smaller(
+        &self,
+        entry: &Entry,
+        wanted: &BTreeMap<ValueId, Wanted>,
+    ) -> (Vec<BTreeMap<ValueId, Wanted>>, Option<Vec<u8>>) {
+        let elements: Option<u64> = wanted.values().map(Wanted::elements).sum();
+        let is_worth_it = elements.is_some_and(|elements| elements > LIGHT as u64)
+            && self.after.inputs.iter().all(|value| self.before.inputs.contains(value))
+            && !wanted.values().any(Wanted::is_known);
+        let smaller = if is_worth_it { region::reduced(self.before) } else { Vec::new() };
+        let key = smaller.first().and_then(|smaller| self.key(entry, smaller));
+        (smaller, key)
+    }
+
     /// Tries the change alone, and with more and more around it.
     fn anywhere(&self, model: &Model, scope: ScopeId, wanted: &BTreeMap<ValueId, Wanted>) -> Tried {
         let mut last = self.on(wanted, None, Instant::now() + LONGEST);
@@ -269,7 +297,7 @@ impl Trial<'_> {
                 break;
             }
             size = nodes.len();
-            let around = region::cut(model, &nodes, &boundary);
+            let around = region::cut(model, self.facts, &nodes, &boundary);
             if region::is_large(&around) {
                 return Tried::Unclear("large surroundings");
             }

@@ -4,16 +4,18 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use onnxforge_ir::cut::Cut;
 use onnxforge_ir::dim::{Dim, Symbol, Symbols};
+use onnxforge_ir::value::Port;
 use onnxforge_ir::{Constant, Model, NodeId, ScopeId, ValueId};
 use onnxforge_ops::eval::sample::{self, Flavour};
+use onnxforge_ops::eval::shapes::{self, Search};
 use onnxforge_ops::eval::{Options, RunError, Session};
 use onnxforge_ops::eval_call::Memory;
-use onnxforge_ops::fact::Known;
+use onnxforge_ops::fact::{Known, TensorFact};
 use onnxforge_ops::infer::Inference;
 use onnxforge_ops::kernel::convert::{Rounding, convert};
 use onnxforge_ops::{Array, Fact, Value};
 use onnxforge_proto::clock::Instant;
-use onnxforge_proto::schema::ValueInfoProto;
+use onnxforge_proto::schema::{Dimension, TensorShapeProto, TensorType, TypeProto, ValueInfoProto};
 
 /// Elements that values to try may have together.
 const MOST_ELEMENTS: usize = 1 << 20;
@@ -25,9 +27,40 @@ const COUNTS: u64 = 256;
 /// Values of the whole model that a region takes.
 pub type Given = HashMap<ValueId, Value>;
 
-/// The nodes, as a model that takes whatever it is given.
-pub fn cut(model: &Model, nodes: &[NodeId], outputs: &[ValueId]) -> Cut {
-    model.cut(nodes, outputs, &|_| ValueInfoProto::default())
+/// The nodes, as a model that takes tensors of any size.
+pub fn cut(model: &Model, facts: &Inference, nodes: &[NodeId], outputs: &[ValueId]) -> Cut {
+    let declare = |value: ValueId| {
+        let Some(TensorFact { dtype: Some(dtype), shape: Some(shape), .. }) = facts.tensor(value) else {
+            return ValueInfoProto::default();
+        };
+        let shape =
+            TensorShapeProto { dim: vec![Dimension::default(); shape.len()], ..TensorShapeProto::default() };
+        let tensor = TensorType {
+            elem_type: Some(dtype.code()),
+            shape: Some(Box::new(shape)),
+            ..TensorType::default()
+        };
+        let r#type = TypeProto { tensor_type: Some(Box::new(tensor)), ..TypeProto::default() };
+        ValueInfoProto { r#type: Some(Box::new(r#type)), ..ValueInfoProto::default() }
+    };
+    model.cut(nodes, outputs, &declare)
+}
+
+/// What a part takes at smaller sizes than those of the model, where all of its sizes are free: for parts that take long. Smaller and larger ones.
+pub fn reduced(part: &Cut) -> Vec<BTreeMap<ValueId, Wanted>> {
+    /// How many sizes there are.
+    const SIZES: usize = 2;
+    // Large weights take their time at any size.
+    let (ones_first, count) = if is_heavy(part) { (true, 1) } else { (false, SIZES) };
+    let mut search = Search::new(&part.model, shapes::Wanted { ones_first, ..shapes::Wanted::default() });
+    let ports = part.model.scope(part.model.main()).inputs();
+    std::iter::from_fn(|| search.next())
+        .take(count)
+        .map(|shapes| {
+            let wanted = |port: &Port| Wanted::of(&part.model, &shapes.inference, port.value);
+            part.inputs.iter().copied().zip(ports.iter().map(wanted)).collect()
+        })
+        .collect()
 }
 
 /// Runs a part of a model. Answers its outputs.
@@ -179,6 +212,19 @@ impl Wanted {
             fact.tensor().is_some_and(|fact| fact.dtype.is_none_or(|dtype| dtype.epsilon().is_none()));
         let tables = if selects { sample::tables(model, facts, value) } else { Vec::new() };
         Self { fact, tables }
+    }
+
+    /// How many elements the value has where all of its sizes are fixed.
+    pub fn elements(&self) -> Option<u64> {
+        let shape = self.fact.tensor()?.shape.as_ref()?;
+        shape
+            .iter()
+            .try_fold(1u64, |product, dim| Some(product.saturating_mul(u64::try_from(dim.as_const()?).ok()?)))
+    }
+
+    /// Whether elements are known, which other sizes would contradict.
+    pub fn is_known(&self) -> bool {
+        self.fact.tensor().is_none_or(|fact| fact.value.is_some())
     }
 
     /// Type, shape and known elements under an assignment of sizes.

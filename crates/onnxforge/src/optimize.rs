@@ -13,14 +13,14 @@ use onnxforge_ir::Model;
 use onnxforge_ir::io::{self, SaveOptions, Saved};
 use onnxforge_ops::Value;
 use onnxforge_ops::eval::check_given;
-use onnxforge_ops::eval::shapes::{Names, Place, Shapes, Wanted};
+use onnxforge_ops::eval::shapes::{Names, Wanted};
 use onnxforge_proto::clock::Instant;
 use onnxforge_proto::progress::{Progress, Silent};
 use onnxforge_rewrite::interface::{self, Wishes};
 use onnxforge_rewrite::passes::pipeline::{self, PassOutcome, Stop};
 use onnxforge_rewrite::upgrade::{self, upgrade};
 use onnxforge_verify::engine::{Choice, Engine};
-use onnxforge_verify::guard::{self, GuardError, Proof, When};
+use onnxforge_verify::guard::{self, Proof, When};
 use onnxforge_verify::{self as verify, is_large};
 use serde::Serialize;
 
@@ -208,31 +208,17 @@ pub fn optimize_with(
     let (before, operators_before) = (Size::of(&model), model.operator_counts());
     let lineage = Lineage::of(&model, options.modules.as_ref());
     interface::apply(&mut model, &options.interface)?;
-    let names = Names::of(&model, Wanted::default());
-    let again = (!names.broadcast.is_empty()).then(|| model.clone());
     let start = Instant::now();
-    let work = |model: &mut Model, apart: &[Vec<Place>]| -> Result<_, Error> {
-        let mut checks = options.verification.checks(model)?;
-        checks.comparison.trusts_names = apart.len() == names.apart.len();
-        let separated = interface::separate(model, apart);
-        let opset = options.opset.map(|to| upgrade(model, to)).transpose()?;
-        let (fit, unfit) = options.passes.fitting(model, &passes);
-        let work =
-            pipeline::Options { passes: fit, stop_after: options.stop_after, progress, ..Default::default() };
-        let (outcome, proof) = guard::optimize(model, &work, &mut checks)?;
-        separated.rejoin(model);
-        Ok((opset, unfit, outcome, proof))
-    };
-    let places =
-        |found: &[(Vec<Place>, Shapes)]| found.iter().map(|(places, _)| places.clone()).collect::<Vec<_>>();
-    let (opset, unfit, outcome, proof) = match (work(&mut model, &places(&names.apart)), again) {
-        // What passes took for equal is not: all that the graph does not force to be equal is kept apart.
-        (Err(Error::Guard(GuardError::Names)), Some(again)) => {
-            model = again;
-            work(&mut model, &[places(&names.apart), places(&names.broadcast)].concat())?
-        }
-        (worked, _) => worked?,
-    };
+    let mut checks = options.verification.checks(&model)?;
+    let apart = Names::of(&model, Wanted::default()).apart;
+    let separated =
+        interface::separate(&mut model, &apart.into_iter().map(|(places, _)| places).collect::<Vec<_>>());
+    let opset = options.opset.map(|to| upgrade(&mut model, to)).transpose()?;
+    let (fit, unfit) = options.passes.fitting(&model, &passes);
+    let work =
+        pipeline::Options { passes: fit, stop_after: options.stop_after, progress, ..Default::default() };
+    let (outcome, proof) = guard::optimize(&mut model, &work, &mut checks)?;
+    separated.rejoin(&mut model);
     let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
     let (whole, inference) = (milliseconds(start.elapsed()), milliseconds(outcome.inference));
     let times = Times {

@@ -152,6 +152,12 @@ fn show_proof(proof: &Proof, out: &mut dyn Write) -> io::Result<()> {
         if let Some(why) = report.undetermined() {
             writeln!(out, "{why}; give inputs for which the model is reliable (--inputs)")?;
         }
+        for sizes in &report.unequal {
+            writeln!(
+                out,
+                "dimensions of one name are taken for equal: the result differs from the original at {sizes}"
+            )?;
+        }
         if !report.sizes.is_empty() {
             writeln!(out, "at the sizes {}", report.sizes.join("; "))?;
         }
