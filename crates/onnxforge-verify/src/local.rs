@@ -29,6 +29,11 @@ const LONGEST: Duration = Duration::from_millis(300);
 /// The longest that one change is tried, where something does.
 const LONGEST_DOUBT: Duration = Duration::from_secs(20);
 
+/// So many changes of a rule are tried on all kinds of values, later ones on [`FEW_KINDS`].
+const THOROUGH: usize = 4;
+/// Kinds of values that every change is tried on.
+const FEW_KINDS: usize = 2;
+
 /// Values of up to so many elements are quickly tried.
 const LIGHT: usize = 1 << 15;
 
@@ -72,8 +77,10 @@ pub struct Local {
     pub report: LocalReport,
     /// The change that is wrong.
     pub wrong: Option<Wrong>,
-    /// Time that checks may still take.
-    left: Duration,
+    /// Time that checks of changes to large values, and of others, may still take; the first change of each rule is tried in any case.
+    left: [Duration; 2],
+    /// How many changes of each rule were tried.
+    tried: HashMap<(Str, Str), usize>,
     held: HashSet<Vec<u8>>,
     pending: Option<Pending>,
 }
@@ -101,14 +108,17 @@ impl Local {
         Self {
             report: LocalReport::default(),
             wrong: None,
-            left: budget,
+            left: [budget; 2],
+            tried: HashMap::new(),
             held: HashSet::new(),
             pending: None,
         }
     }
 
     fn check(&mut self, model: &Model, facts: &Inference, pending: &mut Pending, entry: &Entry) -> Tried {
-        if self.left.is_zero() {
+        let rule = (entry.pass.clone(), entry.rule.clone());
+        let before = self.tried.get(&rule).copied().unwrap_or(0);
+        if self.left[usize::from(pending.is_light())].is_zero() && before > 0 {
             return Tried::Unclear("no time left");
         }
         pending.rename(model);
@@ -129,7 +139,13 @@ impl Local {
         for &value in &after.inputs {
             wanted.entry(value).or_insert_with(|| Wanted::of(model, facts, value));
         }
-        let trial = Trial { before: &pending.before, after: &after, accuracy: entry.accuracy, facts };
+        let trial = Trial {
+            before: &pending.before,
+            after: &after,
+            accuracy: entry.accuracy,
+            facts,
+            is_thorough: before < THOROUGH,
+        };
         if region::is_large(&pending.before) || region::is_large(&after) {
             return Tried::Unclear("large constants");
         }
@@ -150,9 +166,11 @@ impl Local {
             self.report.repeated += 1;
             return Tried::Holds;
         }
+        self.tried.insert(rule, before + 1);
         let deadline = Instant::now() + LONGEST;
         let holds = |wanted| matches!(trial.on(wanted, None, deadline), Tried::Holds);
-        let tried = match !smaller.is_empty() && smaller.iter().all(holds) {
+        let sizes = if trial.is_thorough { usize::MAX } else { 1 };
+        let tried = match !smaller.is_empty() && smaller.iter().take(sizes).all(holds) {
             true => Tried::Holds,
             false => trial.anywhere(model, pending.scope, &wanted),
         };
@@ -196,13 +214,20 @@ impl Witness for Local {
         }
         let time = pending.started.elapsed();
         tracing::debug!("{} of {} checked in {time:.1?}", entry.rule, entry.pass);
-        self.left = self.left.saturating_sub(time);
+        let left = &mut self.left[usize::from(pending.is_light())];
+        *left = left.saturating_sub(time);
         self.report.milliseconds += time.as_secs_f64() * 1e3;
         self.wrong.is_none()
     }
 }
 
 impl Pending {
+    /// Whether what is there is small.
+    fn is_light(&self) -> bool {
+        let elements: Option<u64> = self.wanted.values().map(Wanted::elements).sum();
+        elements.is_none_or(|elements| elements <= LIGHT as u64) && !region::is_heavy(&self.before)
+    }
+
     /// The value that a redefined one is now: itself, what it became another name for, or another one that became the same.
     fn heir(&self, model: &Model, value: ValueId) -> Option<ValueId> {
         let live = |id: &ValueId| model.value(*id).is_live();
@@ -244,6 +269,8 @@ struct Trial<'a> {
     after: &'a Cut,
     accuracy: Accuracy,
     facts: &'a Inference,
+    /// All kinds of values are tried, at several sizes.
+    is_thorough: bool,
 }
 
 impl Trial<'_> {
@@ -322,7 +349,8 @@ impl Trial<'_> {
         for attempt in 0..Sizes::ATTEMPTS {
             let mut ran = false;
             let mut sizes = Sizes::new(attempt);
-            for (place, &flavour) in self.flavours().iter().enumerate() {
+            let kinds = if self.is_thorough { usize::MAX } else { FEW_KINDS };
+            for (place, &flavour) in self.flavours().iter().take(kinds).enumerate() {
                 let Some(given) = region::made_up(wanted, symbols, &mut sizes, flavour) else { break };
                 // What takes long is tried on fewer values.
                 let most = match clear {
@@ -351,7 +379,8 @@ impl Trial<'_> {
                 }
             }
             clear += usize::from(ran);
-            if clear == 2 || ran && sizes.is_fixed() || Instant::now() > deadline {
+            let enough = if self.is_thorough { 2 } else { 1 };
+            if clear >= enough || ran && sizes.is_fixed() || Instant::now() > deadline {
                 break;
             }
         }

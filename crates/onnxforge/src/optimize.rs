@@ -59,9 +59,12 @@ pub struct Verification {
     pub dims: HashMap<String, usize>,
     /// Which engine runs the models. Where it cannot run the original, the native one takes over.
     pub engine: Choice,
-    /// Time that checks of single edits may take together.
-    pub local: Duration,
+    /// Time that checks of single edits may take together; without it, as much as the size of the model justifies.
+    pub local: Option<Duration>,
 }
+
+/// Time for checks of single edits of a model without weights.
+const LOCAL_CHECKS: Duration = Duration::from_millis(250);
 
 /// Models of fixed sizes that run longer than this are compared on one sample.
 const SECOND_SAMPLE: Duration = Duration::from_millis(50);
@@ -75,7 +78,7 @@ impl Default for Verification {
             given: HashMap::new(),
             dims: HashMap::new(),
             engine: Choice::Auto,
-            local: Duration::from_secs(60),
+            local: None,
         }
     }
 }
@@ -102,8 +105,11 @@ impl Verification {
             time: Some(SECOND_SAMPLE),
             ..verify::Options::new(engine)
         };
+        // Reading the weights once takes a run about as long.
+        let weights = Duration::from_nanos(original.stored_bytes());
+        let local = self.local.unwrap_or(LOCAL_CHECKS + weights);
         let original = (self.when != When::Off).then(|| original.clone());
-        Ok(guard::Options { when: self.when, comparison, local: self.local, original })
+        Ok(guard::Options { when: self.when, comparison, local, original })
     }
 }
 
