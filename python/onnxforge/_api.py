@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 else:
     Arrays = dict
 
-External = Literal["auto", "keep", "inline", "split"]
+External = Literal["auto", "keep", "share", "inline", "split"]
 Engine = Literal["auto", "native", "ort", "ort-all", "oracle"]
 Target = Literal["portable", "ort", "tflite", "coreml"]
 Shape = Sequence[int]
@@ -70,8 +70,8 @@ def optimize(
     Every edit is checked where it happens, and the result is compared with the original; what is found wrong is left out.
 
     :param model: a path, bytes, an ``onnx.ModelProto`` or an ``onnx_ir.Model``.
-    :param output: where to write the result; the model's own path replaces it. Without it the result stays in memory: ``result.model`` is
-        of the kind that was handed over, and bytes for a path.
+    :param output: where to write the result, in a folder that exists; the model's own path replaces it. Without it the result stays in
+        memory: ``result.model`` is of the kind that was handed over, and bytes for a path.
     :param target: what the model is made for: ``portable``, unless told otherwise.
     :param opset: the version of the standard operators from now on; only upwards.
     :param passes: run only these passes, none if there are none in it; ``onnxforge passes`` lists them.
@@ -84,7 +84,8 @@ def optimize(
     :param engine: what computes for the comparison.
     :param inputs: inputs for the comparison by name, as arrays or as the path of an ``.npz`` archive; others are made up.
     :param seed: other seeds make up other inputs.
-    :param external: where weights go.
+    :param external: where weights go: ``keep`` leaves external weights external, in a data file of the result's own; ``share`` reads the
+        original's data file instead, where that lies in the same folder; ``inline``, ``split`` and ``auto`` move them.
     :param stop_after: stop after so many edits.
     :param allow_revert: ``ok`` stays true when something wrong was found and left out.
     :param trace: write every edit to this file, one JSON object per line.
@@ -472,7 +473,7 @@ def extract(
 
     :param module: a path such as ``encoder.layer.0``, a tag such as ``/BertModel/BertEncoder``, or a pattern (``*`` for one level, ``**``
         for any number).
-    :param output: where to write the model; for a pattern the folder. Without it the result stays in memory.
+    :param output: where to write the model; for a pattern an existing folder. Without it the result stays in memory.
     :param call_index: only this call of a module that is called several times, counted from 0.
     :param verify: run the whole model and what was cut out on the same values, and compare bit for bit.
     """

@@ -147,7 +147,7 @@ def _exported(options: argparse.Namespace) -> Exported:
     from .torch._sources import load
 
     if not options.output.resolve().parent.is_dir():
-        raise UsageError(f"{options.output}: there is no folder {options.output.parent}; cure: make it first")
+        raise UsageError(f"the folder {options.output.parent} does not exist; create it first")
     torch = need("torch")
     torch.manual_seed(options.seed)
     model, call = load(options.source, options.class_name)

@@ -59,6 +59,12 @@ def external_model(path, location="weights.bin"):
     return path
 
 
+def in_new_folder(path):
+    """`path`, whose folder is made: commands write into folders that exist."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path
+
+
 def loaded(path):
     """The tensors of a model, by onnx."""
     return {tensor.name: numpy_helper.to_array(tensor) for tensor in onnx.load(path).graph.initializer}

@@ -1,5 +1,6 @@
 """Weights in other files: where they go, and that they stay what they are."""
 
+import json
 import os
 import shutil
 
@@ -11,17 +12,18 @@ import corpus
 from conftest import Limits
 from corpus import ROOT
 from external import (
-    assert_same_weights, entries, external_model, inline_model, loaded, locations, make_model, offsets, visible,
+    assert_same_weights, entries, external_model, in_new_folder, inline_model, loaded, locations, make_model, offsets,
+    visible,
 )  # fmt: skip
 
 MAKERS = {"inline": inline_model, "external": external_model}
 
 
-@pytest.mark.parametrize("mode", ["keep", "inline", "split", "auto"])
+@pytest.mark.parametrize("mode", ["keep", "share", "inline", "split", "auto"])
 @pytest.mark.parametrize("maker", MAKERS)
 def test_to_another_folder(forge, tmp_path, maker, mode):
     source = MAKERS[maker](tmp_path / "in/model.onnx")
-    target = tmp_path / "out/deep/model.onnx"
+    target = in_new_folder(tmp_path / "out/deep/model.onnx")
     forge("save", source, "-o", target, "--external", mode).good()
     assert_same_weights(target)
     if mode == "split":
@@ -29,7 +31,7 @@ def test_to_another_folder(forge, tmp_path, maker, mode):
         where = locations(target)
         assert where["small"] is None and where["text"] is None
         assert where["large"] == where["odd"] == where["tied"] == "model.onnx.data"
-    elif mode == "keep" and maker == "external":
+    elif mode in ("keep", "share") and maker == "external":
         assert visible(target.parent) == ["model.onnx", "weights.bin"]
         assert corpus.parse(target) == corpus.parse(source)
     else:
@@ -51,17 +53,87 @@ def test_split_is_aligned_and_keeps_tied_weights_tied(forge, tmp_path, maker):
         assert places["large"] == places["tied"]
 
 
-def test_keep_in_the_same_folder_writes_only_the_model(forge, tmp_path):
+@pytest.mark.parametrize("command", [["save"], ["optimize", "--passes", "eliminate_identity_operands", "--verify", "off"], ["upgrade", "--opset", "18"], ["strip"]])
+def test_sharing_in_the_same_folder_writes_only_the_model(forge, tmp_path, command):
     source = external_model(tmp_path / "model.onnx")
     before = (tmp_path / "weights.bin").stat()
-    forge("save", source, "-o", tmp_path / "other.onnx").good()
+    share = [*command, source.name, "-o", "other.onnx", "--external", "share"]
+    said = forge(*share, cwd=tmp_path).good().out
+    assert "other.onnx reads its weights from weights.bin" in said.splitlines()
+    [model] = json.loads(forge(*share, "--json", cwd=tmp_path).good().out)["files"]
+    assert (model["path"], model["shared"]) == ("other.onnx", ["weights.bin"])
     after = (tmp_path / "weights.bin").stat()
     assert (before.st_ino, before.st_mtime_ns, before.st_size) == (after.st_ino, after.st_mtime_ns, after.st_size)
     assert visible(tmp_path) == ["model.onnx", "other.onnx", "weights.bin"]
-    assert corpus.parse(tmp_path / "other.onnx") == corpus.parse(source)
+    assert_same_weights(tmp_path / "other.onnx")
+    if command == ["save"]:
+        assert corpus.parse(tmp_path / "other.onnx") == corpus.parse(source)
 
 
-@pytest.mark.parametrize("mode", ["keep", "inline", "split", "auto"])
+def replaced(file):
+    """As an exporter that runs again does it."""
+    new = file.with_suffix(".new")
+    new.write_bytes(bytes(file.stat().st_size))
+    new.replace(file)
+
+
+DAMAGES = {
+    "replaced": replaced,
+    "overwritten": lambda file: file.write_bytes(bytes(file.stat().st_size)),
+    "truncated": lambda file: os.truncate(file, 10),
+    "deleted": lambda file: file.unlink(),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("place", ["in/small.onnx", "out/small.onnx", "out/model.onnx"])
+@pytest.mark.parametrize("location", ["weights.bin", "model.onnx.data"])
+def test_results_do_not_need_the_original(forge, tmp_path, location, place, damage):
+    source = external_model(tmp_path / "in/model.onnx", location)
+    target = in_new_folder(tmp_path / place)
+    options = ["--passes", "eliminate_identity_operands", "--verify", "off"]
+    outcome = forge("optimize", source, "-o", target, *options, "--json").good()
+    assert not any("shared" in file for file in json.loads(outcome.out)["files"])
+    assert any(locations(target).values()), "external weights stay external"
+    DAMAGES[damage](source.with_name(location))
+    assert_same_weights(target)
+
+
+WRITERS = [
+    ["save", "{model}", "-o", "{out}"],
+    ["optimize", "{model}", "-o", "{out}", "--verify", "off", "--trace", "{here}"],
+    ["optimize", "{model}", "-o", "{here}", "--verify", "off", "--report", "{out}"],
+    ["optimize", "{model}", "-o", "{here}", "--verify", "off", "--trace", "{out}"],
+    ["upgrade", "{model}", "-o", "{out}"],
+    ["infer", "{model}", "-o", "{out}"],
+    ["strip", "{model}", "-o", "{out}"],
+    ["redact", "{model}", "-o", "{out}"],
+    ["materialize", "{model}", "-o", "{out}"],
+    ["print", "{model}", "-o", "{out}"],
+    ["reduce", "{model}", "-o", "{out}", "--command", "false {{}}"],
+    ["report", "{model}", "-o", "{out}"],
+    ["extract", "{model}", "-m", "/", "-o", "{out}"],
+    ["extract", "{model}", "-m", "**", "-o", "{folder}"],
+    ["tag", "{model}", "-o", "{out}"],
+    ["tag", "{model}", "--sidecar", "{out}"],
+    ["restore", "{model}", "--from", "{model}", "-o", "{out}"],
+    ["run", "{model}", "-o", "{out}"],
+    ["run", "{model}", "--save-inputs", "{out}"],
+    ["check", "{model}", "--json={out}"],
+]
+
+
+@pytest.mark.parametrize("words", WRITERS, ids=lambda words: "_".join(words[0:1] + words[2:3]).replace("{out}", ""))
+def test_missing_folders_are_not_made(forge, tmp_path, words):
+    external_model(tmp_path / "model.onnx")
+    before = visible(tmp_path)
+    places = {"model": "model.onnx", "out": "no/such/file", "folder": "no/such", "here": "here.out"}
+    done = forge(*(word.format(**places) for word in words), cwd=tmp_path)
+    done.refused("the folder no/such does not exist; create it first")
+    assert visible(tmp_path) == before and not (tmp_path / "no").exists()
+
+
+@pytest.mark.parametrize("mode", ["keep", "share", "inline", "split", "auto"])
 @pytest.mark.parametrize("maker", MAKERS)
 def test_in_place(forge, tmp_path, maker, mode):
     model = MAKERS[maker](tmp_path / "model.onnx")
@@ -78,7 +150,7 @@ def test_in_place(forge, tmp_path, maker, mode):
 @pytest.mark.parametrize("mode", ["keep", "inline", "split"])
 def test_names_of_data_files(forge, tmp_path, location, mode):
     source = external_model(tmp_path / "in/model.onnx", location)
-    for target in [tmp_path / "out/model.onnx", source]:
+    for target in [in_new_folder(tmp_path / "out/model.onnx"), source]:
         forge("save", source, "-o", target, "--external", mode).good()
         assert_same_weights(target)
 
@@ -93,7 +165,7 @@ def test_modes_one_after_the_other(forge, tmp_path):
 def test_over_a_model_that_refers_to_a_file_of_the_same_name(forge, tmp_path):
     """The data file of the replaced model is never overwritten before the model is."""
     source = external_model(tmp_path / "in/model.onnx")
-    target = tmp_path / "out/model.onnx"
+    target = in_new_folder(tmp_path / "out/model.onnx")
     for mode in ["keep", "keep", "split", "split", "keep", "keep"]:
         forge("save", source, "-o", target, "--external", mode).good()
         assert_same_weights(target)
@@ -123,7 +195,7 @@ def test_two_spellings_of_one_file(forge, tmp_path, mode):
         if entry.key == "location":
             entry.value = "./weights.bin"
     source.write_bytes(model.SerializeToString())
-    for target in [tmp_path / "out/model.onnx", source]:
+    for target in [in_new_folder(tmp_path / "out/model.onnx"), source]:
         forge("save", source, "-o", target, "--external", mode).good()
         assert_same_weights(target)
 
@@ -140,7 +212,7 @@ def test_a_file_for_every_tensor(forge, tmp_path):
     source.write_bytes(make_model(tensors).SerializeToString())
     expected = {f"w{number}": np.full(300, number, np.float32) for number in range(400)}
     for mode in ["keep", "inline", "split"]:
-        target = tmp_path / mode / "model.onnx"
+        target = in_new_folder(tmp_path / mode / "model.onnx")
         forge("save", source, "-o", target, "--external", mode, limits=Limits(files=256)).good()
         assert_same_weights(target, expected)
 
@@ -180,7 +252,7 @@ def test_every_place_a_tensor_can_stand_in(forge, tmp_path):
     source = tmp_path / "model.onnx"
     source.write_bytes(model.SerializeToString())
     for mode in ["keep", "inline", "split"]:
-        target = tmp_path / mode / "model.onnx"
+        target = in_new_folder(tmp_path / mode / "model.onnx")
         forge("save", source, "-o", target, "--external", mode).good()
         found = []
         for tensor in corpus.tensors(corpus.parse(target)):

@@ -495,6 +495,7 @@ def test_calls_of_one_module_are_told_apart(forge, plain, tmp_path):
 
 def test_patterns_write_one_file_each(forge, plain, tmp_path):
     folder = tmp_path / "parts"
+    folder.mkdir()
     report = told(forge("extract", plain, "-m", "blocks.*", "-o", folder, "--json", "-"))
     assert [part["module"] for part in report["parts"]] == ["blocks.0", "blocks.1"]
     assert sorted(path.name for path in folder.iterdir()) == ["blocks.0.onnx", "blocks.1.onnx"]
@@ -510,7 +511,7 @@ def test_slips_are_understood(forge, plain, tmp_path):
     cut("bloks.0").refused(plain, "bloks.0", 'did you mean "blocks.0"?')
     cut("/Net/Block.3").refused("did you mean", "/Net/Block.")
     cut("nothing.like.it").refused("onnxforge tree")
-    cut("nothing.*").refused("nothing.*")
+    forge("extract", plain, "-m", "nothing.*", "-o", tmp_path).refused("nothing.*")
     assert not (tmp_path / "none.onnx").exists()
 
 
@@ -767,6 +768,7 @@ def test_hostile_metadata_is_survived(forge, plain, tmp_path):
         "pkg.torch.onnx.name_scopes": "['" + "a." * 50000 + "', 'x']",
         "pkg.torch.onnx.class_hierarchy": "(" * 100000,
     }
+    (tmp_path / "parts").mkdir()
     for key, value in hostile.items():
         written = net()
         for n in written.graph.node:

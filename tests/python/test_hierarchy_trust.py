@@ -114,6 +114,7 @@ def test_the_model_itself_and_folders(forge, plain, tmp_path):
     forge("compare", plain, tmp_path / "whole.onnx").good()
     forge("extract", plain, "-m", "blocks.*", "-o", plain).refused("a pattern needs a folder")
     forge("extract", plain, "-m", "stem", "-o", tmp_path).refused("this is a folder")
-    forge("extract", plain, "-m", "nothing.*", "-o", tmp_path / "d").refused("no module fits")
-    forge("report", plain, "-o", tmp_path / "new/folder/page.html").good()
-    assert (tmp_path / "new/folder/page.html").stat().st_size > 1000
+    forge("extract", plain, "-m", "nothing.*", "-o", tmp_path).refused("no module fits")
+    forge("extract", plain, "-m", "blocks.*", "-o", tmp_path / "d").refused("create it first")
+    forge("report", plain, "-o", tmp_path / "page.html").good()
+    assert (tmp_path / "page.html").stat().st_size > 1000

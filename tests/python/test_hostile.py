@@ -53,6 +53,7 @@ def files(folder, contents):
 def run(forge, paths, folder):
     """Checks and saves each file; the outcomes, all orderly, as (path, check, save)."""
     heap = limits(max(path.stat().st_size for path in paths))
+    (folder / "out").mkdir(exist_ok=True)
     outcomes = forge.many([("check", path) for path in paths], limits=heap, timeout=20)
     saves = forge.many([("save", path, "-o", folder / "out" / path.name) for path in paths], limits=heap, timeout=20)
     for path, check, save in zip(paths, outcomes, saves):

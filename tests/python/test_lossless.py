@@ -19,6 +19,8 @@ EVERY_FIELD = ROOT / "tests/data/every_field.onnx"
 def differences(forge, pairs, *options):
     """Saves each (from, to) and says which came back different, and how."""
     found = []
+    for _, target in pairs:
+        target.parent.mkdir(parents=True, exist_ok=True)
     outcomes = forge.many([("save", source, "-o", target, *options) for source, target in pairs])
     for (source, target), outcome in zip(pairs, outcomes):
         if outcome.code != 0:
@@ -57,9 +59,9 @@ def test_node_cases(forge, tmp_path):
 def test_zoo(forge, tmp_path):
     skeletons = corpus.zoo_skeletons()
     assert skeletons, "the repository has no zoo"
-    # Into the same folder: the weights, gigabytes of holes, stay where they are.
+    # Shared in the same folder: the weights, gigabytes of holes, stay where they are.
     sources = [corpus.write_sparse(skeleton, tmp_path) for skeleton in skeletons]
-    found = differences(forge, [(source, source.with_name("saved_" + source.name)) for source in sources])
+    found = differences(forge, [(source, source.with_name("saved_" + source.name)) for source in sources], "--external", "share")
     assert not found, "\n".join(found)
 
 
@@ -76,6 +78,7 @@ def round_trip(forge, model, tmp_path):
     source = copy_with_data(EVERY_FIELD, tmp_path / "in")
     source.write_bytes(model if isinstance(model, bytes) else model.SerializeToString(deterministic=True))
     target = tmp_path / "out" / source.name
+    target.parent.mkdir(exist_ok=True)
     forge("save", source, "-o", target).good()
     return target
 
@@ -179,7 +182,7 @@ def test_fields_that_are_present_with_their_default(forge, tmp_path):
         source = source.rename(source.with_name(f"{field.full_name}.onnx"))
         source.write_bytes(model.SerializeToString())
         pairs.append((source, source.with_name("saved.onnx")))
-    found = differences(forge, pairs)
+    found = differences(forge, pairs, "--external", "share")
     assert not found, "\n".join(found)
     assert len(pairs) > 30
 
@@ -326,6 +329,7 @@ def test_odd_models_are_refused_or_kept(forge, tmp_path):
     for name, model in odd_models():
         sources.append(tmp_path / f"{name}.onnx")
         sources[-1].write_bytes(model.SerializeToString())
+    (tmp_path / "out").mkdir()
     outcomes = forge.many([("save", source, "-o", tmp_path / "out" / source.name) for source in sources])
     for source, outcome in zip(sources, outcomes):
         if outcome.code != 0:
@@ -380,7 +384,9 @@ def test_changes_at_random_are_refused_or_kept(forge, tmp_path):
             change(model, rng)
         sources.append(folder / f"{number}.onnx")
         sources[-1].write_bytes(model.SerializeToString())
-    outcomes = forge.many([("save", source, "-o", folder / f"saved_{source.name}") for source in sources])
+    outcomes = forge.many(
+        [("save", source, "-o", folder / f"saved_{source.name}", "--external", "share") for source in sources]
+    )
     kept = 0
     for source, outcome in zip(sources, outcomes):
         outcome.orderly()

@@ -153,6 +153,12 @@ def test_contradictions_are_told(options: dict[str, Any]) -> None:
         exported(Small(), **options)
 
 
+def test_missing_folders_are_not_made(tmp_path: Path) -> None:
+    with pytest.raises(onnxforge.SaveError, match="no does not exist; create it first"):
+        onnxforge.torch.export(Small(), (torch.ones(1, 4),), tmp_path / "no/model.onnx")
+    assert not (tmp_path / "no").exists()
+
+
 def test_the_other_exporter_is_used_and_the_reason_told(tmp_path: Path) -> None:
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")

@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex};
 use onnxforge::blob::Blob;
 use onnxforge::check::Rule;
 use onnxforge::io::save::{save_message, write_file};
-use onnxforge::io::{External, LinkPolicy, LoadOptions, SaveOptions, Source, save_with, to_bytes};
+use onnxforge::io::{
+    External, LinkPolicy, LoadOptions, SaveOptions, Saved, Source, require_folder, save_with, to_bytes,
+};
 use onnxforge::ir::Model;
 use onnxforge::load_valid;
 use onnxforge::loading::Invalid;
@@ -19,6 +21,7 @@ use onnxforge::proto::wire::encode;
 use serde::Serialize;
 
 use crate::failure::{Failure, Kind};
+use crate::output::bytes;
 
 /// How paths into memory begin.
 pub const MEMORY: &str = "memory:";
@@ -68,12 +71,46 @@ pub struct WrittenFile {
     pub path: String,
     /// Its size.
     pub bytes: u64,
+    /// Data files of another model that it reads.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub shared: Vec<String>,
 }
+
+/// Data files of another model that one line names.
+const SHOWN_SHARED: usize = 3;
 
 impl WrittenFile {
     fn new(path: &Path, bytes: u64) -> Self {
-        Self { path: path.display().to_string(), bytes }
+        Self { path: path.display().to_string(), bytes, shared: Vec::new() }
     }
+
+    /// What saving wrote; the model file comes last.
+    fn all(saved: &Saved) -> Vec<Self> {
+        let mut files: Vec<Self> = saved.files.iter().map(|(path, size)| Self::new(path, *size)).collect();
+        if let Some(model) = files.last_mut() {
+            model.shared = saved.shared.iter().map(|path| path.display().to_string()).collect();
+        }
+        files
+    }
+
+    /// Tells people that the file was written, and whose data it needs.
+    fn show(&self, out: &mut dyn Write) -> io::Result<()> {
+        writeln!(out, "wrote {} ({})", self.path, bytes(self.bytes))?;
+        if self.shared.is_empty() {
+            return Ok(());
+        }
+        let named = self.shared.get(..SHOWN_SHARED).unwrap_or(&self.shared).join(", ");
+        let more = match self.shared.len().saturating_sub(SHOWN_SHARED) {
+            0 => String::new(),
+            more => format!(" and {more} more files"),
+        };
+        writeln!(out, "{} reads its weights from {named}{more}", self.path)
+    }
+}
+
+/// Tells people what was written.
+pub fn show_files(files: &[WrittenFile], out: &mut dyn Write) -> io::Result<()> {
+    files.iter().try_for_each(|file| file.show(out))
 }
 
 impl Files {
@@ -130,6 +167,12 @@ impl Files {
         }
     }
 
+    /// Whether the folders of files that a command is going to write exist; asked before its work.
+    pub fn require_folders<'p>(&self, paths: impl IntoIterator<Item = &'p PathBuf>) -> Result<(), Failure> {
+        let mut files = paths.into_iter().filter(|path| self.memory(path).is_none());
+        Ok(files.try_for_each(|path| require_folder(path))?)
+    }
+
     /// Saves a model. Memory takes it with all its weights.
     pub fn save(
         &self,
@@ -146,7 +189,7 @@ impl Files {
             return Ok(memory.put(path, bytes));
         }
         let saved = save_with(model, path, &SaveOptions { external: external.into() }, progress)?;
-        Ok(saved.files.iter().map(|(path, size)| WrittenFile::new(path, *size)).collect())
+        Ok(WrittenFile::all(&saved))
     }
 
     /// Saves a message as it is.
@@ -157,7 +200,7 @@ impl Files {
             return Ok(memory.put(path, bytes));
         }
         let saved = save_message(message, path)?;
-        Ok(saved.files.iter().map(|(path, size)| WrittenFile::new(path, *size)).collect())
+        Ok(WrittenFile::all(&saved))
     }
 
     /// Writes a file that is no model: as a whole or not at all.
@@ -172,6 +215,6 @@ impl Files {
             return Ok(memory.put(path, bytes));
         }
         let saved = write_file(path, write)?;
-        Ok(saved.files.iter().map(|(path, size)| WrittenFile::new(path, *size)).collect())
+        Ok(WrittenFile::all(&saved))
     }
 }

@@ -83,7 +83,12 @@ impl Globals {
         // A program that this one is a part of may have its own; then that hears what there is to say.
         drop(logged);
         let files = Files { links: self.links(), memory: None };
-        match work(&Output::console(self, files, program)) {
+        let json = match &self.json {
+            Some(JsonTarget::File(path)) => Some(path.clone()),
+            _ => None,
+        };
+        let output = Output::console(self, files, program);
+        match output.files.require_folders(&json).and_then(|()| work(&output)) {
             Ok(Verdict::Yes) => 0,
             Ok(Verdict::No) => NO,
             Err(failure) => {

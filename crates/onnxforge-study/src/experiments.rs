@@ -220,7 +220,11 @@ impl Study {
     ) -> Result<Vec<WrittenFile>, Failure> {
         let mut files = Vec::new();
         let mut write = |name: &str, text: &str| -> Result<(), Failure> {
-            files.extend(output.files.write(&folder.join(name), |out| out.write_all(text.as_bytes()))?);
+            let path = folder.join(name);
+            if let Some(folder) = path.parent() {
+                std::fs::create_dir_all(folder).map_err(|error| Failure::at(folder, error))?;
+            }
+            files.extend(output.files.write(&path, |out| out.write_all(text.as_bytes()))?);
             Ok(())
         };
         for experiment in &self.experiments {

@@ -12,9 +12,9 @@ use std::time::Duration;
 use onnxforge::cancel::checkpoint;
 use onnxforge::progress::{Silent, Unit};
 use onnxforge_cli::failure::{Failure, Verdict};
-use onnxforge_cli::files::WrittenFile;
+use onnxforge_cli::files::{WrittenFile, show_files};
 use onnxforge_cli::jobs;
-use onnxforge_cli::output::{Output, bytes};
+use onnxforge_cli::output::Output;
 use onnxforge_cli::process::Limits;
 use serde::Serialize;
 
@@ -96,7 +96,7 @@ fn sum_up(args: &Args, models: Vec<Studied>, output: &Output) -> Result<Verdict,
             let answer = gate.answer.map_or("?", |yes| if yes { "yes" } else { "NO" });
             writeln!(out, "{answer:>4}  {}: {}", gate.question, gate.number)?;
         }
-        report.files.iter().try_for_each(|file| writeln!(out, "wrote {} ({})", file.path, bytes(file.bytes)))
+        show_files(&report.files, out)
     })?;
     Ok(Verdict::Yes)
 }
@@ -201,10 +201,10 @@ fn answers(
     limits: Limits,
     output: &Output,
 ) -> Result<Vec<step::Kept>, Failure> {
-    std::fs::create_dir_all(folder).map_err(|error| Failure::at(folder, error))?;
+    let made = folder.join(MADE);
+    std::fs::create_dir_all(&made).map_err(|error| Failure::at(folder, error))?;
     let known = || Studied::read(&subject.name, folder, Some(subject.stamp));
     let desk = Desk { folder, program: &output.program, limits, model: subject.stamp };
-    let made = folder.join(MADE);
     let mut answers = Vec::new();
     // Why a file could not be made.
     let make = |file: &PathBuf| match desk.answer(&making(args, subject, &known(), file)) {

@@ -14,7 +14,7 @@ from typing import Any, Union
 
 import onnxforge
 
-from ..errors import RequestError, UsageError
+from ..errors import RequestError, SaveError, UsageError
 from ._arguments import Call, forward_of, named_tensors
 from ._check import check as compared
 from ._dynamic import axes_of
@@ -251,7 +251,10 @@ def _trains(options: Mapping[str, Any]) -> bool:
 def _path(f: Target) -> Iterator[Path]:
     """The file to work on: the one that is wanted, or one that goes away again."""
     if f is not None and not isinstance(f, io.BytesIO):
-        yield Path(f)
+        path = Path(f)
+        if not path.parent.exists():
+            raise SaveError(f"the folder {path.parent} does not exist; create it first", str(path))
+        yield path
         return
     with tempfile.TemporaryDirectory(prefix="onnxforge-") as folder:
         yield Path(folder) / "model.onnx"

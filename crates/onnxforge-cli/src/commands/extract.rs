@@ -13,8 +13,8 @@ use super::ExternalArg;
 use super::hierarchy::{View, Viewed};
 use crate::arguments::{EngineArg, given, named_size};
 use crate::failure::{Failure, Verdict};
-use crate::files::WrittenFile;
-use crate::output::{Output, bytes, forbid_inputs, table};
+use crate::files::{WrittenFile, show_files};
+use crate::output::{Output, forbid_inputs, table};
 
 /// Cut a module out of a model, as a model that runs on its own.
 ///
@@ -28,7 +28,7 @@ pub struct Args {
     /// number).
     #[arg(short, long, value_name = "MODULE")]
     module: String,
-    /// Where to write the model; for a pattern the folder of one file per module. Without it, only what the module takes and gives is told.
+    /// Where to write the model; for a pattern an existing folder, which gets one file per module. Without it, only what the module takes and gives is told.
     #[arg(short, long)]
     output: Option<PathBuf>,
     /// Only this call of a module that is called several times, counted from 0.
@@ -68,9 +68,10 @@ struct Written {
 }
 
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
-    let View { model, hierarchy, policy, .. } = args.viewed.load(output)?;
     let several = args.module.contains('*');
     if let Some(target) = &args.output {
+        let one_of_them = target.join("module.onnx");
+        output.files.require_folders([if several { &one_of_them } else { target }])?;
         let (wrong, hint) = match several {
             true => (target.is_file(), "a pattern needs a folder for its files"),
             false => (target.is_dir(), "this is a folder; one module needs the name of a file"),
@@ -79,6 +80,7 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
             return Err(Failure::at(target, hint));
         }
     }
+    let View { model, hierarchy, policy, .. } = args.viewed.load(output)?;
     let comparison = match args.verify {
         true => Some(PartComparison {
             engine: args.engine.into(),
@@ -146,9 +148,7 @@ fn show(report: &Report, several: bool, out: &mut dyn Write) -> io::Result<()> {
             }
             None => {}
         }
-        for file in files {
-            writeln!(out, "wrote {} ({})", file.path, bytes(file.bytes))?;
-        }
+        show_files(files, out)?;
     }
     for error in &report.without_nodes {
         writeln!(out, "skipped: {error}")?;

@@ -13,8 +13,8 @@ use serde::Serialize;
 use super::{ExternalArg, warn_of_newer_opsets};
 use crate::arguments::seconds;
 use crate::failure::{Failure, Verdict};
-use crate::files::WrittenFile;
-use crate::output::{Output, bytes, table};
+use crate::files::{WrittenFile, show_files};
+use crate::output::{Output, table};
 
 /// Infer the type and shape of every value, with symbolic sizes.
 ///
@@ -72,6 +72,7 @@ struct Contradiction {
 }
 
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
+    output.files.require_folders(&args.output)?;
     let mut model = output.files.load(&args.model)?;
     warn_of_newer_opsets(&args.model, &model);
     let start = Instant::now();
@@ -160,8 +161,5 @@ fn show(report: &Report, all: bool, out: &mut dyn Write) -> io::Result<()> {
     if !report.complete {
         writeln!(out, "not everything was looked at: there is too much, or time was up")?;
     }
-    for file in &report.files {
-        writeln!(out, "wrote {} ({})", file.path, bytes(file.bytes))?;
-    }
-    Ok(())
+    show_files(&report.files, out)
 }

@@ -30,6 +30,7 @@ pub struct Args {
 
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     forbid_inputs(&args.output, std::slice::from_ref(&args.skeleton))?;
+    output.files.require_folders([&args.output])?;
     let Source { mut message, mut files, .. } = output.files.open(&args.skeleton)?;
     let named = |error: String| Failure::at(&args.skeleton, error);
     materialize(&mut message, args.seed).map_err(|error| named(error.to_string()))?;

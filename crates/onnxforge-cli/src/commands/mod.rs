@@ -45,7 +45,7 @@ use onnxforge::progress::Unit;
 use serde::Serialize;
 
 use crate::failure::{Failure, Verdict};
-use crate::files::WrittenFile;
+use crate::files::{WrittenFile, show_files};
 use crate::jobs;
 use crate::output::Output;
 
@@ -87,8 +87,10 @@ commands! {
 enum ExternalArg {
     /// Into the model file while that stays below 2 GiB, else into one data file.
     Auto,
-    /// Where they were: external weights stay external, the others stay inside.
+    /// As they were: external weights go into data files of the result's own, the others stay inside.
     Keep,
+    /// As `keep`, but the original's data files in the same folder are not copied: the result reads them, too.
+    Share,
     /// Into the model file.
     Inline,
     /// All but the small ones into one data file beside the model.
@@ -100,6 +102,7 @@ impl From<ExternalArg> for onnxforge::io::External {
         match arg {
             ExternalArg::Auto => Self::Auto,
             ExternalArg::Keep => Self::Keep,
+            ExternalArg::Share => Self::Share,
             ExternalArg::Inline => Self::Inline,
             ExternalArg::Split => Self::Split,
         }
@@ -200,10 +203,7 @@ impl Written {
     fn show(&self, output: &Output) -> Result<(), Failure> {
         output.result(self, |out| {
             self.notes.iter().try_for_each(|note| writeln!(out, "{note}"))?;
-            let mut files = self.files.iter();
-            files.try_for_each(|file| {
-                writeln!(out, "wrote {} ({})", file.path, crate::output::bytes(file.bytes))
-            })
+            show_files(&self.files, out)
         })
     }
 }

@@ -85,6 +85,7 @@ struct AllTimes {
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     let start = Instant::now();
     let passes = args.selection.resolve()?;
+    output.files.require_folders([&args.output].into_iter().chain(&args.trace).chain(&args.report))?;
     let model = output.files.load_valid(&args.model, if args.opset == Wanted::Keep { &[] } else { CURED })?;
     super::warn_of_newer_opsets(&args.model, &model);
     let options = Options {

@@ -21,6 +21,7 @@ pub struct Args {
 
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     forbid_inputs(&args.output, std::slice::from_ref(&args.text))?;
+    output.files.require_folders([&args.output])?;
     let read = if args.text.as_os_str() == "-" {
         std::io::read_to_string(std::io::stdin())
     } else {

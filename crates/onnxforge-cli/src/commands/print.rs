@@ -41,6 +41,7 @@ struct Report {
 }
 
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
+    output.files.require_folders(&args.output)?;
     let Source { message, .. } = output.files.open(&args.model)?;
     let options = options(args, output);
     match &args.output {

@@ -29,6 +29,7 @@ pub struct Args {
 
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     forbid_inputs(&args.output, std::slice::from_ref(&args.model))?;
+    output.files.require_folders([&args.output])?;
     let Source { mut message, mut files, .. } = output.files.open(&args.model)?;
     let options = RedactOptions { keep_below: args.keep_below, hash_names: args.hash_names.clone() };
     let done = redact(&mut message, &mut files, &options).map_err(|error| Failure::at(&args.model, error))?;

@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use crate::arguments::{Checks, SelectionArgs};
 use crate::failure::{Failure, Verdict};
-use crate::files::WrittenFile;
+use crate::files::{WrittenFile, show_files};
 use crate::output::{Output, forbid_inputs};
 
 /// Shrink a model that makes a command or the optimizer fail.
@@ -61,6 +61,7 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
         return Err(Failure::new("--command needs {} where the file of a part goes".to_owned()));
     }
     forbid_inputs(&args.output, std::slice::from_ref(&args.model))?;
+    output.files.require_folders([&args.output])?;
     let model = output.files.load(&args.model)?;
     let folder = tempfile::tempdir()?;
     let part = folder.path().join("part.onnx");
@@ -139,9 +140,6 @@ impl Report {
             "{} of {} nodes still show it ({} parts tried; {end})",
             self.nodes, self.nodes_before, self.tried
         )?;
-        for file in &self.files {
-            writeln!(out, "wrote {} ({})", file.path, crate::output::bytes(file.bytes))?;
-        }
-        Ok(())
+        show_files(&self.files, out)
     }
 }

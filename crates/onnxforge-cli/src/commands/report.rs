@@ -34,6 +34,7 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     for target in args.output.iter().chain(&args.model_explorer) {
         forbid_inputs(target, &args.viewed.source.files())?;
     }
+    output.files.require_folders(args.output.iter().chain(&args.model_explorer))?;
     let View { model, hierarchy, policy, tags } = args.viewed.load(output)?;
     check_dims("--set-dim", &args.set_dim, &model)?;
     let mut files = Vec::new();

@@ -13,8 +13,8 @@ use super::ExternalArg;
 use super::hierarchy::{PolicyArgs, Source};
 use super::tag::write_sidecar;
 use crate::failure::{Failure, Verdict};
-use crate::files::WrittenFile;
-use crate::output::{Output, bytes};
+use crate::files::{WrittenFile, show_files};
+use crate::output::Output;
 
 /// Recover the modules of a model that another tool converted.
 ///
@@ -47,6 +47,7 @@ struct Report {
 }
 
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
+    output.files.require_folders([&args.output])?;
     let source = Source { model: args.from.clone(), modules: args.modules.clone() };
     let (original, known) = source.load(output)?;
     let mut model = output.files.load(&args.optimized)?;
@@ -74,7 +75,7 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
             "{} nodes: {} exact, {} inferred, {} unknown",
             counts.nodes, counts.exact, counts.inferred, counts.root
         )?;
-        report.files.iter().try_for_each(|file| writeln!(out, "wrote {} ({})", file.path, bytes(file.bytes)))
+        show_files(&report.files, out)
     })?;
     Ok(Verdict::Yes)
 }

@@ -14,8 +14,8 @@ use serde::Serialize;
 use super::warn_of_newer_opsets;
 use crate::arguments::{gigabytes, named_shape, named_size, seconds};
 use crate::failure::{Failure, Verdict};
-use crate::files::WrittenFile;
-use crate::output::{Output, bytes, number, table};
+use crate::files::{WrittenFile, show_files};
+use crate::output::{Output, number, table};
 
 /// Run a model; inputs and outputs are .npz archives of numpy.
 ///
@@ -100,6 +100,7 @@ struct Shown {
 
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     let named = |error: &dyn std::fmt::Display| Failure::at(&args.model, error);
+    output.files.require_folders(args.output.iter().chain(&args.save_inputs))?;
     let model = output.files.load(&args.model)?;
     warn_of_newer_opsets(&args.model, &model);
     let deadline = args.timeout.and_then(|time| Instant::now().checked_add(time));
@@ -220,8 +221,5 @@ fn show(report: &Report, out: &mut dyn Write) -> std::io::Result<()> {
     writeln!(out, "{rows}")?;
     let median = if report.runs > 1 { format!(", median of {}", report.runs) } else { String::new() };
     writeln!(out, "{:.1} ms ({}{median})", report.milliseconds, report.engine)?;
-    for file in &report.files {
-        writeln!(out, "wrote {} ({})", file.path, bytes(file.bytes))?;
-    }
-    Ok(())
+    show_files(&report.files, out)
 }

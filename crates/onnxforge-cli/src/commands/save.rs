@@ -22,6 +22,7 @@ pub struct Args {
 }
 
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
+    output.files.require_folders([&args.output])?;
     let model = output.files.load(&args.model)?;
     let files = output.save(&model, &args.output, args.external)?;
     Written::new(files).show(output)?;

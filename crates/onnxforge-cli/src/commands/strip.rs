@@ -28,6 +28,7 @@ pub struct Args {
 }
 
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
+    output.files.require_folders([&args.output])?;
     let mut model = output.files.load(&args.model)?;
     let what = match (args.all, args.traces) {
         (true, _) => Strip::All,

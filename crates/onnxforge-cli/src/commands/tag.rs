@@ -13,8 +13,8 @@ use serde::Serialize;
 use super::ExternalArg;
 use super::hierarchy::{View, Viewed, read_table};
 use crate::failure::{Failure, Verdict};
-use crate::files::WrittenFile;
-use crate::output::{Output, bytes};
+use crate::files::{WrittenFile, show_files};
+use crate::output::Output;
 
 /// Write the PyTorch module of every node into a model.
 ///
@@ -57,6 +57,7 @@ struct Report {
 }
 
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
+    output.files.require_folders(args.output.iter().chain(&args.sidecar))?;
     let View { mut model, hierarchy, policy, tags } = args.viewed.load(output)?;
     if !hierarchy.is_known() && args.viewed.source.modules.is_none() {
         let text = "nothing tells of modules: no exporter's metadata, no scopes in names; give the module table with --modules";
@@ -106,7 +107,7 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
         if report.stripped > 0 {
             writeln!(out, "removed {} traces", report.stripped)?;
         }
-        report.files.iter().try_for_each(|file| writeln!(out, "wrote {} ({})", file.path, bytes(file.bytes)))
+        show_files(&report.files, out)
     })?;
     Ok(Verdict::Yes)
 }

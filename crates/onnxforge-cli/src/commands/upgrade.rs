@@ -10,8 +10,8 @@ use serde::Serialize;
 
 use super::ExternalArg;
 use crate::failure::{Failure, Verdict};
-use crate::files::WrittenFile;
-use crate::output::{Output, bytes, grouped, number, table};
+use crate::files::{WrittenFile, show_files};
+use crate::output::{Output, grouped, number, table};
 
 /// Convert a model to newer standard operators.
 ///
@@ -77,14 +77,14 @@ struct Report {
 }
 
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
+    output.files.require_folders([&args.output])?;
     let mut model = output.files.load_valid(&args.model, CURED)?;
     let converted = upgrade(&mut model, args.opset).map_err(|error| Failure::at(&args.model, error))?;
     let files = output.save(&model, &args.output, args.external)?;
     let report = Report { schema: 1, converted, files };
     output.result(&report, |out| {
         show(&report.converted, out)?;
-        let mut files = report.files.iter();
-        files.try_for_each(|file| writeln!(out, "wrote {} ({})", file.path, bytes(file.bytes)))
+        show_files(&report.files, out)
     })?;
     Ok(Verdict::Yes)
 }

@@ -1,15 +1,16 @@
 //! Where weights go: which tensors into which data file, at which offset, under which entries.
 //!
 //! No file that somebody may still need is overwritten: not the data of the model being replaced, not that of a
-//! neighbour, not what the model itself is mapped from. A new data file then gets a free name.
+//! neighbour, not what the model itself is mapped from. A new data file then gets a free name. And no model is left reading
+//! the data of another one, which may change or go away, unless that is asked for.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::external::{Reference, contained, normal_location};
-use super::load::{folder_of, read_message};
 use super::message::to_message;
+use super::owner::Site;
 use super::request::{External, MESSAGE_LIMIT, SaveError};
 use super::staged::Staged;
 use super::tensor::{Place, external_entries};
@@ -19,8 +20,6 @@ use onnxforge_proto::Str;
 use onnxforge_proto::blob::{Blob, Payload};
 use onnxforge_proto::mmap::MappedFile;
 use onnxforge_proto::progress::Progress;
-use onnxforge_proto::schema::TensorProto;
-use onnxforge_proto::walk::walk;
 
 /// Tensors smaller than this stay in the model file.
 const EXTERNAL_FROM: u64 = 1024;
@@ -41,6 +40,8 @@ pub(super) struct DataPlan {
     split_name: String,
     /// Data files of the replaced model that nothing needs any more.
     pub obsolete: Vec<PathBuf>,
+    /// Data files of another model that the saved one reads.
+    pub shared: Vec<PathBuf>,
 }
 
 /// A data file of the model that goes on under a name of its own.
@@ -52,6 +53,8 @@ struct Kept {
 /// A data file to write.
 pub(super) struct DataFile {
     target: PathBuf,
+    /// Whether it lies in a folder below the model's, which is made for it.
+    is_below: bool,
     parts: Vec<(u64, Payload)>,
     pub end: u64,
 }
@@ -59,6 +62,10 @@ pub(super) struct DataFile {
 impl DataFile {
     /// Writes the file beside its target.
     pub fn write(&self, durable: bool, progress: &dyn Progress) -> Result<Staged, SaveError> {
+        if let Some(below) = self.target.parent().filter(|_| self.is_below) {
+            std::fs::create_dir_all(below)
+                .map_err(|source| SaveError::Write { path: self.target.clone(), source })?;
+        }
         let mut parts: Vec<&(u64, Payload)> =
             self.parts.iter().filter(|(_, payload)| payload.byte_len() > 0).collect();
         parts.sort_by_key(|(offset, _)| *offset);
@@ -101,8 +108,6 @@ impl DataPlan {
     /// Looks at every tensor of `model` once and decides about data files.
     pub fn new(path: &Path, external: External, model: &Model) -> Result<Self, SaveError> {
         let tensor_error = |source| SaveError::Tensor { path: path.to_owned(), source };
-        let folder = folder_of(path);
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let mut total = 0u64;
         let mut sources: BTreeMap<Str, Source> = BTreeMap::new();
         let mut overwritten = None;
@@ -137,61 +142,60 @@ impl DataPlan {
             other => other,
         };
 
-        let in_use = references_of(path);
+        let mut site = Site::new(path, model);
         let mut plan = Self {
             mode,
-            folder: folder.clone(),
+            folder: site.folder.clone(),
             files: Vec::new(),
             kept: HashMap::new(),
             placed: HashMap::new(),
             split_name: String::new(),
             obsolete: Vec::new(),
+            shared: Vec::new(),
         };
-        let mut taken: HashSet<String> =
-            in_use.iter().map(ToString::to_string).chain([name.clone()]).collect();
-        if mode == External::Keep {
-            taken.extend(sources.keys().map(ToString::to_string));
-            for (location, source) in sources {
-                plan.keep(&folder, location, source, &name, &in_use, &mut taken);
+        // Data files that are named after the replaced model are its own, unless the saved model came from another file and
+        // has its weights there; others may have other readers.
+        let needed = |file: &Path| !site.in_place && sources.values().any(|source| source.file.is_at(file));
+        let own = site.own_data().filter(|name| !needed(&site.folder.join(&***name)));
+        let mut obsolete: Vec<Str> = own.cloned().collect();
+        match mode {
+            External::Keep | External::Share => {
+                site.reserve(sources.keys());
+                for (location, source) in sources {
+                    plan.keep(path, location, source, &mut site);
+                }
+                obsolete.retain(|old| plan.kept.values().all(|kept| kept.name != **old));
             }
-        } else {
-            let exists = |name: &str| folder.join(name).symlink_metadata().is_ok();
-            plan.split_name = free_name(&format!("{name}.data"), |name| taken.contains(name) || exists(name));
-            // Data files that are named after the replaced model are its own, unless the saved model came from
-            // another file and has its weights there; others may have other readers.
-            let in_place = model.source().is_some_and(|source| same_path(source, path));
-            let needed = |file: &Path| !in_place && sources.values().any(|source| source.file.is_at(file));
-            let own = in_use.iter().filter(|used| is_own_data(used, &name)).map(|used| folder.join(&**used));
-            plan.obsolete = own.filter(|file| !needed(file)).collect();
+            _ => plan.split_name = site.own_name(),
         }
+        plan.obsolete = obsolete.iter().map(|name| site.folder.join(&**name)).collect();
         Ok(plan)
     }
 
-    /// Decides about one data file: it may stay, or is copied under its own or a free name.
-    fn keep(
-        &mut self,
-        folder: &Path,
-        location: Str,
-        source: Source,
-        model_name: &str,
-        in_use: &[Str],
-        taken: &mut HashSet<String>,
-    ) {
-        let target = folder.join(&*location);
-        let stays = *location != *model_name && (source.file.is_at(&target) || source.is_stored_in(&target));
+    /// Decides about one data file: it stays, is shared, or is copied.
+    fn keep(&mut self, path: &Path, location: Str, source: Source, site: &mut Site) {
+        let target = site.folder.join(&*location);
+        let is_original = source.file.is_at(&target);
+        // Of what lies there, the new model may go on reading what the replaced one read. The original's data is that of
+        // another model, unless the original is what is replaced.
+        let stays = !site.is_model(&location)
+            && !site.is_of_another(&location)
+            && if is_original {
+                site.in_place
+            } else {
+                site.is_in_use(&location) && source.is_stored_in(&target)
+            };
+        let shares = !stays && is_original && self.mode == External::Share && !site.is_model(&location);
         let mut name = location.to_string();
-        if !stays {
-            // Its own name is reserved for it, unless the replaced model, a neighbour or the model file has it.
-            if in_use.contains(&location) || name == model_name || target.symlink_metadata().is_ok() {
-                name = free_name(&name, |name| {
-                    taken.contains(name) || folder.join(name).symlink_metadata().is_ok()
-                });
-                taken.insert(name.clone());
-            }
+        if shares {
+            self.shared.push(path.with_file_name(&*location));
+        } else if !stays {
+            name = site.name_for(&location);
             let parts: Vec<(u64, Payload)> =
                 source.parts.iter().map(|((offset, _), blob)| (*offset, blob.clone().into())).collect();
             let end = parts.iter().map(|(offset, payload)| offset + payload.byte_len()).max().unwrap_or(0);
-            self.files.push(DataFile { target: folder.join(&name), parts, end });
+            let is_below = name.contains('/');
+            self.files.push(DataFile { target: site.folder.join(&name), is_below, parts, end });
         }
         self.kept.insert(location, Kept { source: source.file, name });
     }
@@ -200,7 +204,7 @@ impl DataPlan {
     pub fn place(&mut self, tensor: &Tensor) -> Result<Place, TensorError> {
         match (self.mode, tensor.data()) {
             (_, Data::Unavailable(why)) => Err(TensorError::Unavailable(why.clone())),
-            (External::Keep, _) => Ok(self.place_kept(tensor).unwrap_or(Place::Inside)),
+            (External::Keep | External::Share, _) => Ok(self.place_kept(tensor).unwrap_or(Place::Inside)),
             (External::Split, Data::Strings(_)) => Ok(Place::Inside),
             (External::Split, _) if tensor.byte_len() >= EXTERNAL_FROM => self.place_split(tensor),
             _ => Ok(Place::Inside),
@@ -238,7 +242,7 @@ impl DataPlan {
         let end = offset.checked_add(length).ok_or_else(too_large)?;
         if self.files.is_empty() {
             let target = self.folder.join(&self.split_name);
-            self.files.push(DataFile { target, parts: Vec::new(), end: 0 });
+            self.files.push(DataFile { target, is_below: false, parts: Vec::new(), end: 0 });
         }
         if let Some(file) = self.files.first_mut() {
             file.parts.push((offset, payload));
@@ -278,46 +282,4 @@ fn kept_range(tensor: &Tensor) -> Option<(&Arc<MappedFile>, Reference, &Blob)> {
     let kept = offset == reference.offset && contained(&reference.location).is_ok();
     reference.location = normal_location(&reference.location);
     kept.then_some((file, reference, blob))
-}
-
-fn same_path(a: &Path, b: &Path) -> bool {
-    matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b)
-}
-
-/// `name`, or `name` with a number before its ending where it is taken.
-fn free_name(name: &str, taken: impl Fn(&str) -> bool) -> String {
-    if !taken(name) {
-        return name.to_owned();
-    }
-    let (stem, ending) =
-        name.rsplit_once('.').map_or((name, String::new()), |(stem, ending)| (stem, format!(".{ending}")));
-    (1u64..)
-        .map(|i| format!("{stem}.{i}{ending}"))
-        .find(|name| !taken(name))
-        .unwrap_or_else(|| name.to_owned())
-}
-
-/// Whether a data file has one of the names that [`free_name`] gives the data of the model file `model`.
-fn is_own_data(location: &str, model: &str) -> bool {
-    let number = location.strip_prefix(model).and_then(|rest| rest.strip_suffix("data"));
-    number.and_then(|rest| rest.strip_prefix('.')).is_some_and(|number| {
-        number.is_empty() || number.strip_suffix('.').is_some_and(|n| n.bytes().all(|b| b.is_ascii_digit()))
-    })
-}
-
-/// The data files that the model in `path` refers to; none when there is no readable model.
-fn references_of(path: &Path) -> Vec<Str> {
-    let Ok(mut message) = read_message(path) else { return Vec::new() };
-    let mut found: Vec<Str> = Vec::new();
-    let mut seen: HashSet<Str> = HashSet::new();
-    walk(&mut message, &mut |tensor: &mut TensorProto| {
-        if tensor.data_location == Some(1)
-            && let Ok(reference) = Reference::parse(&tensor.external_data)
-            && let location = normal_location(&reference.location)
-            && seen.insert(location.clone())
-        {
-            found.push(location);
-        }
-    });
-    found
 }

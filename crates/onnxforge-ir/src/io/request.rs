@@ -13,9 +13,13 @@ pub const MESSAGE_LIMIT: u64 = 1 << 31;
 pub enum External {
     /// Into the model file while that stays below 2 GiB, else into a data file.
     Auto,
-    /// Where they were: external weights stay external under their name and offset, the others inside.
+    /// As they were: external weights stay external, in data files of the new model's own, the others inside. A model that
+    /// is saved in place keeps its data files.
     #[default]
     Keep,
+    /// As [`Keep`](Self::Keep), but data files of the original that lie in the new model's folder are not copied: both models
+    /// read them.
+    Share,
     /// Into the model file.
     Inline,
     /// All but the small ones into one data file beside the model.
@@ -40,6 +44,14 @@ pub enum SaveError {
         /// What the system said.
         source: io::Error,
     },
+    /// The folder that a file should go to is missing.
+    #[error("the folder {} does not exist; create it first", folder.display())]
+    NoFolder {
+        /// The file.
+        path: PathBuf,
+        /// Its folder.
+        folder: PathBuf,
+    },
     /// A tensor's elements cannot be had.
     #[error("{}: not saved: {source}", path.display())]
     Tensor {
@@ -62,7 +74,10 @@ impl SaveError {
     /// The file that could not be saved.
     pub fn path(&self) -> &Path {
         match self {
-            Self::Write { path, .. } | Self::Tensor { path, .. } | Self::TooLarge { path, .. } => path,
+            Self::Write { path, .. }
+            | Self::NoFolder { path, .. }
+            | Self::Tensor { path, .. }
+            | Self::TooLarge { path, .. } => path,
         }
     }
 }
@@ -72,4 +87,6 @@ impl SaveError {
 pub struct Saved {
     /// Every file that was written and its size, the model file last.
     pub files: Vec<(PathBuf, u64)>,
+    /// Data files of another model that the saved one reads ([`External::Share`]).
+    pub shared: Vec<PathBuf>,
 }

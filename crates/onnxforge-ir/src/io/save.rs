@@ -2,11 +2,12 @@
 //!
 //! Data files are complete, and on the disk when a model is replaced, before the model file that refers to them takes
 //! its place, by rename. A data file that the model being replaced refers to is never overwritten, so at every moment the
-//! old or the new model is whole.
+//! old or the new model is whole. What is saved has data files of its own, unless sharing is asked for.
 
 use std::io;
 use std::path::Path;
 
+use super::load::folder_of;
 use super::message::{to_inline_message, to_message};
 use super::plan::DataPlan;
 use super::request::MESSAGE_LIMIT;
@@ -30,13 +31,14 @@ pub fn save_with(
     options: &SaveOptions,
     progress: &dyn Progress,
 ) -> Result<Saved, SaveError> {
+    require_folder(path)?;
     let tensor_error = |source| SaveError::Tensor { path: path.to_owned(), source };
     let mut plan = DataPlan::new(path, options.external, model)?;
     let message = to_message(model, &mut |tensor| plan.place(tensor)).map_err(tensor_error)?;
     let encoded = wire::encode(&message);
     drop(message);
     if encoded.byte_len() >= MESSAGE_LIMIT {
-        if matches!(options.external, External::Keep | External::Auto) {
+        if matches!(options.external, External::Keep | External::Share | External::Auto) {
             // Weights that were, or were thought to fit, inside do not fit there.
             return save_with(model, path, &SaveOptions { external: External::Split }, progress);
         }
@@ -59,12 +61,26 @@ pub fn save_with(
         );
     progress.end();
 
-    let saved = Staged::persist_all(written?)?;
+    let mut saved = Staged::persist_all(written?)?;
+    saved.shared = plan.shared;
     for old in plan.obsolete {
         // The new model does not need it and the old one is gone; leaving it behind is no error.
         drop(std::fs::remove_file(old));
     }
     Ok(saved)
+}
+
+/// Whether the folder of `path` exists; worth asking before long work. Saving asks by itself and makes no folder: a path
+/// with a typo in it is an error.
+pub fn require_folder(path: &Path) -> Result<(), SaveError> {
+    let folder = folder_of(path);
+    match folder.metadata() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Err(SaveError::NoFolder { path: path.to_owned(), folder })
+        }
+        // Other problems have errors of their own when the file is written.
+        _ => Ok(()),
+    }
 }
 
 /// Whether there is something to lose: then the new file is on the disk before it takes the old one's place. A new file
@@ -80,6 +96,7 @@ pub fn save_message(message: &ModelProto, path: &Path) -> Result<Saved, SaveErro
     if size >= MESSAGE_LIMIT {
         return Err(SaveError::TooLarge { path: path.to_owned(), size });
     }
+    require_folder(path)?;
     let staged = Staged::write(path, size, replaces(path), &Silent, |out| {
         out.copy_all(encoded.pieces().map(|piece| (None, piece)))
     })?;
@@ -91,6 +108,7 @@ pub fn write_file(
     path: &Path,
     write: impl FnOnce(&mut dyn io::Write) -> io::Result<()>,
 ) -> Result<Saved, SaveError> {
+    require_folder(path)?;
     let staged = Staged::write(path, 0, replaces(path), &Silent, |out| write(out))?;
     let mut saved = Staged::persist_all(vec![staged])?;
     for (path, size) in &mut saved.files {

@@ -53,7 +53,6 @@ impl Staged {
     ) -> Result<Self, SaveError> {
         let attempt = || -> io::Result<TempPath> {
             let folder = folder_of(target);
-            std::fs::create_dir_all(&folder)?;
             let prefix = format!(".{}.", target.file_name().unwrap_or_default().to_string_lossy());
             let mut builder = tempfile::Builder::new();
             builder.prefix(&prefix).suffix(".tmp");

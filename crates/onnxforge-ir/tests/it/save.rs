@@ -1,5 +1,6 @@
 //! Saving: where weights go, that they arrive unchanged, and that a save which fails leaves no trace.
 
+mod owners;
 mod regressions;
 
 use std::fs;
@@ -15,7 +16,8 @@ use tempfile::TempDir;
 
 use crate::common::*;
 
-const MODES: [External; 4] = [External::Keep, External::Inline, External::Split, External::Auto];
+const MODES: [External; 5] =
+    [External::Keep, External::Share, External::Inline, External::Split, External::Auto];
 
 fn folder() -> TempDir {
     tempfile::tempdir().unwrap()
@@ -114,6 +116,13 @@ fn inner(name: &str, length: usize, start: u8) -> TensorProto {
 
 fn with(initializer: Vec<TensorProto>) -> ModelProto {
     message(GraphProto { initializer, ..graph(&["x"], &[], vec![node("y = Neg(x)")], &["y"]) })
+}
+
+/// The path of a file below `folder`, in folders that are made for it.
+fn in_new_folder(folder: &Path, name: &str) -> PathBuf {
+    let path = folder.join(name);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    path
 }
 
 /// Writes a model file and its data files.
@@ -227,7 +236,7 @@ fn tied_weights_stay_tied() {
     let model = open(&path);
     for (mode, name) in [(External::Split, "m.onnx.data"), (External::Keep, "w.bin")] {
         let out = root.path().join(format!("{mode:?}"));
-        store(&model, &out.join("m.onnx"), mode).unwrap();
+        store(&model, &in_new_folder(&out, "m.onnx"), mode).unwrap();
         assert_eq!(fs::metadata(out.join(name)).unwrap().len(), 4096, "{mode:?}");
         let again = open(&out.join("m.onnx"));
         assert_eq!(constants(&again), constants(&model));
@@ -316,7 +325,8 @@ fn a_model_is_saved_over_itself() {
                 assert_eq!(constants(&open(&path)), constants(&changed), "{first:?} {second:?} {round}");
                 // What was loaded from the replaced file is still there.
                 assert_eq!(constants(&model), constants(&weights()));
-                let split = second == External::Split || (second, first) == (External::Keep, External::Split);
+                let keeps = matches!(second, External::Keep | External::Share);
+                let split = second == External::Split || (keeps && first == External::Split);
                 assert_eq!(
                     names(folder.path()).len(),
                     1 + usize::from(split),
@@ -341,14 +351,10 @@ fn external_data_moves_with_the_model() {
         ]
     };
     let model = open(&put(&root.path().join("in"), "m.onnx", tensors(), &data));
-    let out = root.path().join("a/b/m.onnx");
+    let out = in_new_folder(root.path(), "a/b/m.onnx");
     store(&model, &out, External::Keep).unwrap();
     assert_eq!(constants(&open(&out)), constants(&model));
     assert_eq!(stored(&out, "offset")[..2], [("a".into(), "128".into()), ("b".into(), "7".into())]);
-    // Beside its data nothing is copied.
-    let beside = root.path().join("in/other.onnx");
-    assert_eq!(store(&model, &beside, External::Keep).unwrap().files.len(), 1);
-    assert_eq!(constants(&open(&beside)), constants(&model));
     // The data of the model that is replaced is not touched: the new one goes under another name.
     let there = put(
         &root.path().join("there"),
@@ -359,7 +365,7 @@ fn external_data_moves_with_the_model() {
     store(&model, &there, External::Keep).unwrap();
     assert_eq!(constants(&open(&there)), constants(&model));
     assert_eq!(fs::read(root.path().join("there/w.bin")).unwrap(), pattern(9, 9));
-    assert_eq!(stored(&there, "location")[0].1, "w.1.bin");
+    assert_eq!(stored(&there, "location")[0].1, "m.onnx.data");
 }
 
 #[test]
@@ -375,9 +381,14 @@ fn a_failed_save_leaves_everything_as_it_was() {
         assert!(matches!(store(&missing, &path, mode), Err(SaveError::Tensor { .. })), "{mode:?}");
         // Found out only while the tensor is written, after other files are complete.
         assert!(store(&late, &path, mode).is_err(), "{mode:?}");
-        // The folder cannot be made, because a file has its name.
+        // A file has the name of the folder.
         let blocked = path.join("below/m.onnx");
         assert!(matches!(store(&weights(), &blocked, mode), Err(SaveError::Write { .. })), "{mode:?}");
+        let nowhere = root.path().join("a/b/m.onnx");
+        match store(&weights(), &nowhere, mode) {
+            Err(SaveError::NoFolder { folder, .. }) => assert_eq!(folder, root.path().join("a/b")),
+            other => panic!("{mode:?}: {other:?}"),
+        }
         assert!(files(root.path()) == before, "{mode:?}: {:?}", names(root.path()));
         assert_eq!(constants(&open(&path)), constants(&weights()));
     }
@@ -449,7 +460,7 @@ fn a_model_from_bytes_is_saved() {
     let root = folder();
     let model = load_bytes(encoded(&with(vec![inner("a", 2000, 1)])), None, &Default::default()).unwrap();
     for mode in MODES {
-        let path = root.path().join(format!("{mode:?}/m.onnx"));
+        let path = in_new_folder(root.path(), &format!("{mode:?}/m.onnx"));
         store(&model, &path, mode).unwrap();
         assert_eq!(constants(&open(&path)), constants(&model));
     }

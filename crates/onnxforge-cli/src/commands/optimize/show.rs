@@ -9,6 +9,7 @@ use onnxforge::verify::guard::Proof;
 
 use super::Shown;
 use crate::commands::{upgrade, verify};
+use crate::files::show_files;
 use crate::output::{bytes, grouped, number, table};
 
 /// Levels of modules that are listed.
@@ -45,7 +46,7 @@ impl Shown {
                 wrong.pass
             )?;
         }
-        self.files.iter().try_for_each(|file| writeln!(out, "wrote {} ({})", file.path, bytes(file.bytes)))
+        show_files(&self.files, out)
     }
 
     fn show_operators(&self, out: &mut dyn Write) -> io::Result<()> {

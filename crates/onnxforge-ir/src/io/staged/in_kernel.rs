@@ -11,6 +11,11 @@ use onnxforge_proto::mmap::MappedFile;
 const STEP: usize = 32 << 20;
 
 /// Copies between files without reading them into this process.
+///
+/// This is also how data is cloned: on file systems with reflinks (btrfs, XFS, bcachefs), `copy_file_range` makes the copy
+/// share the blocks of the original until one of the files is written. That needs ranges that begin at a block and lie on
+/// one file system; [`copy`](Self::copy) takes whole pages at the same offsets, and the kernel shortens what ends inside a
+/// block. So no call of `FICLONERANGE` is needed.
 #[derive(Default)]
 pub struct InKernel {
     /// The file that was copied from last.

@@ -9,13 +9,13 @@ fn spellings_of_a_location_are_one_file() {
     let tensors = vec![external("a", "./w.bin", Some(0), 9), external("b", "w.bin", Some(9), 9)];
     let model = open(&put(&root.path().join("in"), "m.onnx", tensors, &[("w.bin", pattern(18, 1))]));
     for name in ["m.onnx", "w.bin"] {
-        let out = root.path().join("out").join(name);
+        let out = in_new_folder(root.path(), &format!("out/{name}"));
         store(&model, &out, External::Keep).unwrap();
         assert_eq!(constants(&open(&out)), constants(&model));
     }
     let tensors = vec![external("a", "./w.bin", Some(0), 9), external("b", "w.bin", Some(5), 9)];
     let overlapping = put(&root.path().join("bad"), "m.onnx", tensors, &[("w.bin", pattern(18, 1))]);
-    assert!(store(&open(&overlapping), &root.path().join("x/m.onnx"), External::Keep).is_err());
+    assert!(store(&open(&overlapping), &in_new_folder(root.path(), "x/m.onnx"), External::Keep).is_err());
 }
 
 /// Neither the data of the model that is saved nor that of a neighbour is overwritten or removed.
@@ -53,7 +53,7 @@ fn every_field_of_a_tensor_comes_back() {
         },
     ];
     let path = put(&root.path().join("in"), "m.onnx", tensors, &[("w.bin", pattern(1, 1))]);
-    let out = root.path().join("out/m.onnx");
+    let out = in_new_folder(root.path(), "out/m.onnx");
     store(&open(&path), &out, External::Keep).unwrap();
     let read = |path: &Path| onnxforge_ir::io::load::read_message(path).unwrap();
     assert_eq!(read(&out), read(&path));
@@ -128,7 +128,7 @@ fn an_empty_tensor_does_not_hide_another() {
     let root = folder();
     let tensors = vec![external("a", "w.bin", Some(0), 100), external("none", "w.bin", Some(0), 0)];
     let model = open(&put(&root.path().join("in"), "m.onnx", tensors, &[("w.bin", pattern(100, 1))]));
-    let out = root.path().join("out/m.onnx");
+    let out = in_new_folder(root.path(), "out/m.onnx");
     store(&model, &out, External::Keep).unwrap();
     assert_eq!(constants(&open(&out)), constants(&model));
 }
@@ -139,7 +139,7 @@ fn an_empty_tensor_at_the_end_stays_in_the_file() {
     let root = folder();
     let tensors = vec![external("a", "w.bin", Some(0), 100), external("none", "w.bin", Some(200_000), 0)];
     let model = open(&put(&root.path().join("in"), "m.onnx", tensors, &[("w.bin", pattern(200_000, 1))]));
-    let out = root.path().join("out/m.onnx");
+    let out = in_new_folder(root.path(), "out/m.onnx");
     store(&model, &out, External::Keep).unwrap();
     assert_eq!(constants(&open(&out)), constants(&model));
 }
@@ -175,7 +175,7 @@ fn a_model_does_not_overwrite_its_data() {
     let path = put(&inside, "m.onnx", vec![external("a", "w.bin", None, 9)], &[("w.bin", pattern(9, 1))]);
     let model = open(&path);
     let expected = constants(&model);
-    for target in [root.path().join("out/w.bin"), inside.join("w.bin")] {
+    for target in [in_new_folder(root.path(), "out/w.bin"), inside.join("w.bin")] {
         if store(&model, &target, External::Keep).is_ok() {
             assert_eq!(constants(&open(&target)), expected);
         }
@@ -220,7 +220,7 @@ fn data_that_is_needed_outside_of_the_graph_stays() {
         let folder = root.path().join("in");
         let path = put(&folder, "m.onnx", vec![], &[("m.onnx.data", pattern(2000, 1))]);
         fs::write(&path, encoded(&message)).unwrap();
-        let target = root.path().join(place).join("m.onnx");
+        let target = in_new_folder(root.path(), &format!("{place}/m.onnx"));
         store(&open(&path), &target, mode).unwrap();
         let written = onnxforge_ir::io::load::read_message(&target).unwrap();
         let training = written.training_info[0].initialization.as_ref().unwrap().initializer[0].clone();
