@@ -86,8 +86,8 @@ fn agree(before: &Model, after: &Model, promised: Accuracy) {
         return;
     }
     let deadline = Some(Instant::now() + TIME);
-    let settings = sample::Options { memory: MEMORY, deadline, default_dim: 2, ..Default::default() };
-    let Ok(inputs) = sample::sample(before, &facts, &settings, &HashMap::new()) else { return };
+    let settings = sample::Options { memory: MEMORY, deadline, ..Default::default() };
+    let Ok(inputs) = sample::sample(before, &settings, &HashMap::new()) else { return };
     let (Ok(expected), Ok(other)) = (run(before, &inputs, 0), run(before, &inputs, 1)) else { return };
     let same_bits = |a: &Outputs, b: &Outputs| {
         a.iter().zip(b).all(|((_, a), (_, b))| compare(a, b).is_ok_and(|difference| difference.identical))

@@ -149,6 +149,7 @@ pub fn sample(
     options: &Options,
     given: &HashMap<String, Value>,
 ) -> Result<HashMap<String, Value>, SampleError> {
+    check_shapes(model, options)?;
     let wanted = Wanted {
         dims: options.dims.clone(),
         shapes: options.shapes.clone(),
@@ -162,6 +163,28 @@ pub fn sample(
         return Err(SampleError::Sizes(why));
     };
     sample_at(model, &shapes, options, given)
+}
+
+/// Whether shapes fit what is declared, and sizes that are set.
+fn check_shapes(model: &Model, options: &Options) -> Result<(), SampleError> {
+    for port in model.scope(model.main()).inputs() {
+        let name = model.value(port.value).name();
+        let (Some(shape), Type::Tensor(_, Some(dims))) = (options.shapes.get(&**name), port.declared())
+        else {
+            continue;
+        };
+        fit(name, &dims, shape).map_err(SampleError::Shape)?;
+        for (dim, &size) in dims.iter().zip(shape) {
+            if let DeclaredDim::Named(dim) = dim
+                && let Some(&set) = options.dims.get(&**dim)
+                && set != size
+            {
+                let why = format!("{dim} is {size} in the shape of {name}, and set to {set}");
+                return Err(SampleError::Shape(why));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The same at these shapes.
@@ -178,9 +201,6 @@ pub fn sample_at(
         let has_default = matches!(model.value(port.value).def(), Def::Input { default: Some(_), .. });
         if has_default || given.contains_key(&**name) {
             continue;
-        }
-        if let (Some(shape), Type::Tensor(_, Some(dims))) = (options.shapes.get(&**name), &declared) {
-            fit(name, dims, shape).map_err(SampleError::Shape)?;
         }
         let shape = options.shapes.get(&**name).or_else(|| shapes.inputs.get(&**name));
         let purpose = Purpose::of(model, &shapes.inference, port.value);

@@ -418,16 +418,15 @@ fn slots(model: &Model, inference: &Inference) -> Vec<Slot> {
     slots
 }
 
-/// A name that is an expression of other names, in terms of their symbols.
+/// A name that is an expression of other names, in terms of their symbols. Names that no dimension has stand for 1.
 fn expressed(name: &str, named: &BTreeMap<&str, Symbol>, symbols: &Symbols) -> Option<Dim> {
     let mut own = Symbols::default();
     let dim = Dim::from_param(name, &mut own);
     if dim.as_symbol().is_some() || dim.is_const() {
         return None;
     }
-    let known = dim.symbols().into_iter().all(|symbol| named.contains_key(&*own.name(symbol)));
-    let replace = |symbol: Symbol| named.get(&*own.name(symbol)).map(|&symbol| Dim::from(symbol));
-    dim.substitute(&replace, symbols).filter(|_| known)
+    let known = |symbol: Symbol| named.get(&*own.name(symbol)).map_or(Dim::ONE, |&symbol| symbol.into());
+    dim.substitute(&|symbol| Some(known(symbol)), symbols)
 }
 
 /// Nodes that will fail.
