@@ -145,6 +145,24 @@ pub struct Report {
 }
 
 impl Report {
+    /// Nothing could be compared.
+    pub fn of_nothing(engine: Engine, why: String) -> Self {
+        let mut nothing = OutputReport::new("");
+        (nothing.verdict, nothing.undetermined) = (Verdict::Undetermined, Some(why));
+        Self {
+            engine,
+            verdict: Verdict::Undetermined,
+            samples: 0,
+            sizes: Vec::new(),
+            outputs: vec![nothing],
+            by_blocks: false,
+            inside: 0,
+            first_difference: None,
+            by_sample: Vec::new(),
+            unequal: Vec::new(),
+        }
+    }
+
     /// Why nothing can be said, where that is the verdict.
     pub fn undetermined(&self) -> Option<&str> {
         let first = self.outputs.iter().find_map(|output| output.undetermined.as_deref());

@@ -28,6 +28,8 @@ pub enum Compared {
     Different(String),
     /// It stands in the body of a node, whose values are not those of one moment.
     InBody,
+    /// The engine does not run it, for this reason.
+    NotRun(String),
 }
 
 /// Runs the whole model on made-up or given inputs, and keeps what these values were.

@@ -15,7 +15,8 @@ use onnxforge_ops::Value;
 use onnxforge_ops::check::{Severity, check};
 use onnxforge_ops::infer::Inference;
 use onnxforge_verify as verify;
-use onnxforge_verify::engine::Choice;
+use onnxforge_verify::VerifyError;
+use onnxforge_verify::engine::{Choice, with_fallback};
 use onnxforge_verify::parts::{Compared, Observed, compare_part, observe};
 use serde::Serialize;
 
@@ -71,7 +72,8 @@ pub struct Part {
 impl Part {
     /// Whether it is valid, and nothing says that it computes something else than the whole does.
     pub fn is_good(&self) -> bool {
-        self.problems.is_empty() && !matches!(self.verified, Some(Compared::Different(_)))
+        self.problems.is_empty()
+            && !matches!(self.verified, Some(Compared::Different(_) | Compared::NotRun(_)))
     }
 }
 
@@ -112,7 +114,7 @@ pub fn extract(
         }
         let verified = comparison.as_ref().map(|(observed, options)| {
             let compared = compare_part(&cut.cut, observed, options);
-            compared.unwrap_or_else(|error| Compared::Different(error.to_string()))
+            compared.unwrap_or_else(|error| Compared::NotRun(error.to_string()))
         });
         Part { problems: problems(&cut.cut.model), model: cut.cut.model, boundary: cut.boundary, verified }
     };
@@ -127,17 +129,25 @@ impl PartComparison {
         facts: &Inference,
         cuts: &[Extraction],
     ) -> Result<(Observed, verify::Options), Error> {
-        let options = verify::Options {
+        self.engine.check()?;
+        let options = |engine| verify::Options {
             samples: 1,
             given: self.given.clone(),
             dims: self.dims.clone(),
-            ..verify::Options::new(self.engine.engine(false))
+            ..verify::Options::new(engine)
         };
         let ends = cuts.iter().flat_map(|part| part.cut.inputs.iter().chain(&part.cut.outputs)).copied();
         let mut ends: Vec<ValueId> = ends.collect();
         ends.sort();
         ends.dedup();
-        Ok((observe(model, &ends, facts, &options)?, options))
+        // What ONNX Runtime was not asked for and cannot run, the native engine may.
+        let is_chosen = self.engine != Choice::Auto;
+        let refused = |error: &VerifyError| !is_chosen && matches!(error, VerifyError::Run { .. });
+        let run = |engine| {
+            let options = options(engine);
+            observe(model, &ends, facts, &options).map(|observed| (observed, options))
+        };
+        Ok(with_fallback(self.engine.engine(false), refused, run).0?)
     }
 }
 

@@ -67,6 +67,7 @@ pub fn verify_with(
     options: &VerifyOptions,
     progress: &dyn Progress,
 ) -> Result<Verified, Error> {
+    options.engine.check()?;
     let compare = |engine: Engine| {
         let comparison = verify::Options {
             samples: options.samples,
@@ -86,7 +87,12 @@ pub fn verify_with(
     let refused =
         |error: &VerifyError| !is_chosen && matches!(error, VerifyError::Run { which: Which::First, .. });
     let (report, fallback) = with_fallback(options.engine.engine(options.by_blocks), refused, compare);
-    Ok(Verified { report: report?, fallback })
+    let engine = options.engine.engine(options.by_blocks);
+    let report = match report {
+        Err(VerifyError::Undetermined(why)) => Report::of_nothing(engine, why),
+        report => report?,
+    };
+    Ok(Verified { report, fallback })
 }
 
 /// The largest differences of samples, as shares of the largest magnitude.

@@ -143,6 +143,7 @@ fn show(report: &Report, several: bool, out: &mut dyn Write) -> io::Result<()> {
                 writeln!(out, "computes what the whole model computes there, bit for bit")?;
             }
             Some(Compared::Different(what)) => writeln!(out, "DIFFERS from the whole model: {what}")?,
+            Some(Compared::NotRun(why)) => writeln!(out, "NOT compared: {why}")?,
             Some(Compared::InBody) => {
                 writeln!(out, "not compared: it stands in the body of a node, whose values no run shows")?;
             }

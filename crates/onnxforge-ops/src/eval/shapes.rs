@@ -213,16 +213,15 @@ impl<'m> Problem<'m> {
     /// What is known of sizes. Where names are not trusted, only what the graph demands.
     fn system(&self, trust: Trust) -> System<'_> {
         let symbols = self.inference.symbols();
-        let kept: BTreeSet<Symbol> = self.slots.iter().map(|slot| slot.symbol).collect();
-        let mut system = System::new(symbols);
+        let mut system = System::new(symbols, self.slots.iter().map(|slot| slot.symbol).collect());
         for slot in &self.slots {
             if let Some(size) = self.wanted_size(slot) {
-                system.equate(&slot.symbol.into(), &Dim::from(size as i64), &BTreeSet::new());
+                system.equate(&slot.symbol.into(), &Dim::from(size as i64));
             }
         }
         for requirement in symbols.requirements() {
             if let Requirement::Equal(a, b) = requirement {
-                system.equate(a, b, &kept);
+                system.equate(a, b);
             }
         }
         if trust == Trust::Graph {
@@ -232,12 +231,12 @@ impl<'m> Problem<'m> {
         for slot in &self.slots {
             let Some(name) = &slot.name else { continue };
             let first = *named.entry(name).or_insert(slot.symbol);
-            system.equate(&slot.symbol.into(), &first.into(), &BTreeSet::new());
+            system.equate(&slot.symbol.into(), &first.into());
         }
         for slot in &self.slots {
             let expression = slot.name.as_deref().and_then(|name| expressed(name, &named, symbols));
             if let Some(expression) = expression {
-                system.equate(&slot.symbol.into(), &expression, &BTreeSet::new());
+                system.equate(&slot.symbol.into(), &expression);
             }
         }
         // What outputs are declared to be says more of names.
@@ -251,13 +250,25 @@ impl<'m> Problem<'m> {
                 if let DeclaredDim::Named(name) = declared
                     && let Some(&symbol) = named.get(&**name)
                 {
-                    system.equate(&symbol.into(), dim, &BTreeSet::new());
+                    system.equate(&symbol.into(), dim);
                 }
             }
         }
+        // What decoders call their sizes is a hint where the graph has none: all that there is was there or is new.
+        let called = |wanted: &str, others: &[&str]| {
+            let mut names = named.iter().map(|(name, symbol)| (name.to_lowercase(), *symbol));
+            let fits = |name: &str| name.contains(wanted) && !others.iter().any(|other| name.contains(other));
+            names.find(|(name, _)| fits(name)).map(|(_, symbol)| Dim::from(symbol))
+        };
+        if let (Some(total), Some(past), Some(new)) =
+            (called("total", &[]), called("past", &["total"]), called("seq", &["past", "total"]))
+            && let Some(sum) = past.add(&new)
+        {
+            system.equate(&total, &sum);
+        }
         for requirement in symbols.requirements() {
             if let Requirement::Broadcast(a, b) = requirement {
-                system.equate(a, b, &kept);
+                system.equate(a, b);
             }
         }
         system
@@ -269,7 +280,7 @@ impl<'m> Problem<'m> {
         by_shape.or_else(|| self.wanted.dims.get(slot.name.as_deref()?).copied())
     }
 
-    /// The symbols that nothing fixes, in the order of inputs.
+    /// The symbols of inputs that nothing fixes, in their order.
     fn free(&self, system: &System<'_>) -> Vec<Symbol> {
         let mut free = Vec::new();
         for slot in &self.slots {
@@ -289,18 +300,32 @@ impl<'m> Problem<'m> {
     }
 
     fn assigned(&self, free: &[Symbol], assignment: &[usize]) -> BTreeMap<Symbol, i64> {
-        let may_be_empty = |symbol: Symbol| self.inference.symbols().lower(symbol).unwrap_or(0) <= 0;
+        let empty = self.caches(free);
         free.iter()
             .enumerate()
             .map(|(place, &symbol)| {
                 let size = match assignment[place % assignment.len()] {
-                    EMPTY if may_be_empty(symbol) => 0,
+                    EMPTY if empty.contains(&symbol) => 0,
                     EMPTY => 1,
                     size => size as i64,
                 };
                 (symbol, size)
             })
             .collect()
+    }
+
+    /// The symbols that may be 0 because an input is put together with something along them, as caches are: those that are called so, or the first.
+    fn caches(&self, free: &[Symbol]) -> Vec<Symbol> {
+        const CALLED: [&str; 3] = ["past", "cache", "prev"];
+        let may_be_empty = |symbol: &&Symbol| self.inference.symbols().lower(**symbol).unwrap_or(0) <= 0;
+        let is_called_so = |symbol: &Symbol| {
+            let slot = self.slots.iter().find(|slot| slot.symbol == *symbol);
+            let name = slot.and_then(|slot| slot.name.as_deref()).unwrap_or_default().to_lowercase();
+            CALLED.iter().any(|word| name.contains(word))
+        };
+        let may: Vec<Symbol> = free.iter().filter(may_be_empty).copied().collect();
+        let called: Vec<Symbol> = may.iter().copied().filter(is_called_so).collect();
+        if called.is_empty() { may.into_iter().take(1).collect() } else { called }
     }
 
     /// The size of every slot under an assignment of free symbols.

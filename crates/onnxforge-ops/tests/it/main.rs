@@ -6,6 +6,7 @@ mod check;
 mod infer;
 mod ops;
 mod run;
+mod shapes;
 
 /// Counts for each thread apart, so tests that measure may run beside others.
 #[global_allocator]

@@ -11,3 +11,4 @@
 
 mod backend;
 mod random_graphs;
+mod verdicts;

@@ -45,6 +45,15 @@ pub(in crate::contrib) fn infer(cx: &mut Infer<'_>) -> Result<(), OpError> {
         let head = if plain { head.clone() } else { cx.fresh() };
         cx.set_shape(output, vec![batch.clone(), Dim::from(kv_heads), present, head]);
     }
+    for cache in [3, 4] {
+        if let Some([of, groups, _, width]) = cx.shape(cache) {
+            cx.unify(batch, of)?;
+            cx.unify(&Dim::from(kv_heads), groups)?;
+            if plain {
+                cx.unify(&head, width)?;
+            }
+        }
+    }
     let total = cx.or_fresh(total);
     cx.set_shape(3, vec![batch.clone(), Dim::from(heads), queries.clone(), total]);
     Ok(())

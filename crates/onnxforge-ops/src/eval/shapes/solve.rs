@@ -8,14 +8,16 @@ use onnxforge_ir::dim::{Dim, Requirement, Symbol, Symbols};
 #[derive(Clone, Debug)]
 pub struct System<'a> {
     symbols: &'a Symbols,
+    /// The symbols whose sizes are looked for. They are never bound to others: those stand for whatever a run makes of them.
+    sought: BTreeSet<Symbol>,
     /// What symbols are, in terms of symbols that are free.
     bindings: BTreeMap<Symbol, Dim>,
 }
 
 impl<'a> System<'a> {
     /// Everything is free.
-    pub fn new(symbols: &'a Symbols) -> Self {
-        Self { symbols, bindings: BTreeMap::new() }
+    pub fn new(symbols: &'a Symbols, sought: BTreeSet<Symbol>) -> Self {
+        Self { symbols, sought, bindings: BTreeMap::new() }
     }
 
     /// An expression in terms of free symbols.
@@ -35,21 +37,22 @@ impl<'a> System<'a> {
         }
     }
 
-    /// Makes two expressions equal by binding a symbol, preferably one that is not `kept`. Answers false where that is impossible or not
+    /// Makes two expressions equal by binding a symbol, preferably one that is not sought. Answers false where that is impossible or not
     /// seen how; then nothing is bound.
-    pub fn equate(&mut self, a: &Dim, b: &Dim, kept: &BTreeSet<Symbol>) -> bool {
+    pub fn equate(&mut self, a: &Dim, b: &Dim) -> bool {
         let Some(difference) = self.resolved(a).sub(&self.resolved(b)) else { return false };
         if let Some(constant) = difference.as_const() {
             return constant == 0;
         }
         let solutions = difference.symbols().into_iter().filter_map(|symbol| {
             let solution = self.solved_for(&difference, symbol)?;
+            let is_sought = self.sought.contains(&symbol);
             let fits = match solution.as_const() {
                 Some(size) => size >= self.symbols.lower(symbol).unwrap_or(0).max(0),
-                None => true,
+                None => !is_sought || solution.symbols().is_subset(&self.sought),
             };
             let rank = (
-                kept.contains(&symbol),
+                is_sought,
                 !solution.is_const(),
                 !solution.provably_nonneg(self.symbols),
                 std::cmp::Reverse(symbol),
@@ -91,15 +94,14 @@ mod tests {
         let mut symbols = Symbols::default();
         let [total, past, seq, batch] = ["total", "past", "seq", "batch"].map(|name| symbols.named(name));
         let dim = |symbol: Symbol| Dim::from(symbol);
-        let mut system = System::new(&symbols);
-        let kept = BTreeSet::new();
-        assert!(system.equate(&dim(total), &dim(past).add(&dim(seq)).unwrap(), &kept));
+        let mut system = System::new(&symbols, [total, past, seq, batch].into());
+        assert!(system.equate(&dim(total), &dim(past).add(&dim(seq)).unwrap()));
         assert_eq!(system.resolved(&dim(total)), dim(past).add(&dim(seq)).unwrap());
         // A reshape to [1, seq, 64] of [batch, seq, 64].
         let from = Dim::product(&[dim(batch), dim(seq), 64.into()]).unwrap();
         let to = Dim::product(&[dim(seq), 64.into()]).unwrap();
-        assert!(system.equate(&from, &to, &kept));
+        assert!(system.equate(&from, &to));
         assert_eq!(system.resolved(&dim(batch)), Dim::ONE);
-        assert!(!system.equate(&dim(batch), &Dim::from(2), &kept));
+        assert!(!system.equate(&dim(batch), &Dim::from(2)));
     }
 }
