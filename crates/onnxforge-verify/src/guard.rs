@@ -196,7 +196,10 @@ impl Found {
             Ok(report) => {
                 let OutputReport { name, difference, mismatch, .. } = report.first_difference.as_ref()?;
                 let apart = || {
-                    difference.as_ref().map(|d| format!("numbers differ by {:.1e} of their scale", d.max_rel))
+                    difference.as_ref().map(|d| match d.max_rel {
+                        0.0 => "only bits differ that change no number".to_owned(),
+                        apart => format!("numbers differ by {apart:.1e} of their scale"),
+                    })
                 };
                 let difference = mismatch.clone().or_else(apart).unwrap_or_default();
                 Some(Self { value: name.clone(), difference })

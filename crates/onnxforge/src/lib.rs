@@ -95,6 +95,6 @@ pub use onnxforge_verify::{bench, runtime};
 pub use self::error::Error;
 pub use self::extraction::{ExtractOptions, Extracted, extract};
 pub use self::loading::{load, load_valid};
-pub use self::optimize::{Optimized, Options, optimize, optimize_with};
+pub use self::optimize::{AccuracyMode, Optimized, Options, optimize, optimize_with};
 pub use self::selection::Selection;
 pub use self::verification::{Verified, VerifyOptions, verify, verify_with};

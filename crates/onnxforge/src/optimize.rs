@@ -35,12 +35,25 @@ pub struct Options {
     pub opset: Option<i64>,
     /// Which passes run.
     pub passes: Selection,
+    /// How much results may change.
+    pub accuracy: AccuracyMode,
     /// Stop after so many edits.
     pub stop_after: Option<usize>,
     /// How the result is verified.
     pub verification: Verification,
     /// What was recorded beside the model about its PyTorch modules; the model itself is asked in any case.
     pub modules: Option<Recorded>,
+}
+
+/// How much results may change.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AccuracyMode {
+    /// As much as each rule declares; the comparison in the end tells rounding from error.
+    #[default]
+    Default,
+    /// Not by a bit: only edits that are declared bit-exact are made, and in the comparison any other bit is a difference.
+    Exact,
 }
 
 /// How the result is verified.
@@ -120,6 +133,8 @@ pub struct Optimized {
 pub struct Report {
     /// Version of this layout.
     pub schema: u32,
+    /// How much results were allowed to change.
+    pub accuracy: AccuracyMode,
     /// What was converted to another operator set, where that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub opset: Option<upgrade::Report>,
@@ -204,11 +219,21 @@ pub fn optimize_with(
     let lineage = Lineage::of(&model, options.modules.as_ref());
     interface::apply(&mut model, &options.interface)?;
     let mut checks = options.verification.checks(&model)?;
+    let exact = options.accuracy == AccuracyMode::Exact;
+    checks.comparison.exact = exact;
     let opset = options.opset.map(|to| upgrade(&mut model, to)).transpose()?;
+    if exact {
+        upgrade::bit_exact(&model)?;
+    }
     let start = Instant::now();
     let (fit, unfit) = options.passes.fitting(&model, &passes);
-    let work =
-        pipeline::Options { passes: fit, stop_after: options.stop_after, progress, ..Default::default() };
+    let work = pipeline::Options {
+        passes: fit,
+        stop_after: options.stop_after,
+        exact,
+        progress,
+        ..Default::default()
+    };
     let (outcome, proof) = guard::optimize(&mut model, &work, &mut checks)?;
     let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
     let (whole, inference) = (milliseconds(start.elapsed()), milliseconds(outcome.inference));
@@ -227,6 +252,7 @@ pub fn optimize_with(
     reports.sort_by_key(|report| passes.iter().position(|pass| pass.name == report.name));
     let report = Report {
         schema: 1,
+        accuracy: options.accuracy,
         opset,
         before,
         after: Size::of(&model),

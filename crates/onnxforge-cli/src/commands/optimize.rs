@@ -10,7 +10,7 @@ use onnxforge::hierarchy::sidecar::path_for;
 use onnxforge::interface::Wishes;
 use onnxforge::io::External;
 use onnxforge::ir::{Model, NodeId, Trust};
-use onnxforge::optimize::{Optimized, Options, Report, Times, optimize_with};
+use onnxforge::optimize::{AccuracyMode, Optimized, Options, Report, Times, optimize_with};
 use onnxforge::page::page;
 use onnxforge::upgrade::CURED;
 use onnxforge::verify::guard::Proof;
@@ -47,6 +47,9 @@ pub struct Args {
     /// Convert to this version of the standard operators before the passes run; only upwards.
     #[arg(long, value_name = "keep|latest|N", default_value = "keep")]
     opset: Wanted,
+    /// How much results may change.
+    #[arg(long, value_enum, default_value = "default")]
+    accuracy: AccuracyArg,
     /// Stop after this many edits.
     #[arg(long, value_name = "N")]
     stop_after: Option<usize>,
@@ -61,6 +64,23 @@ pub struct Args {
     /// Write a page that shows the modules of the result, before and after.
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum AccuracyArg {
+    /// Only rewrites that keep every bit; the comparison demands identical bits.
+    Exact,
+    /// Rewrites may round, each as much as it declares.
+    Default,
+}
+
+impl From<AccuracyArg> for AccuracyMode {
+    fn from(arg: AccuracyArg) -> Self {
+        match arg {
+            AccuracyArg::Exact => Self::Exact,
+            AccuracyArg::Default => Self::Default,
+        }
+    }
 }
 
 /// What `--json` shows.
@@ -95,6 +115,7 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
         },
         opset: args.opset.version(),
         passes,
+        accuracy: args.accuracy.into(),
         stop_after: args.stop_after,
         verification: args.checks.verification(&model, output)?,
         modules: sidecar(&args.model, &model, output),
