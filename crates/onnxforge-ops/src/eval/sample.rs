@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use half::{bf16, f16};
 use num_complex::Complex;
 
+use super::boxes;
 use super::declared::Sizes;
 use crate::array::Typed;
 use crate::eval_call::{Memory, check_deadline};
@@ -170,6 +171,13 @@ pub fn sample(
             Err(Obstacle::Other(why)) => return Err(SampleError::Input { name, why }),
         };
         maker.memory.hold(value.byte_len());
+        let value = match value {
+            Value::Tensor(array) if array.dtype().kind() == Kind::Float => {
+                let regions = boxes::ordered(model, port.value, array);
+                regions.map_err(|error| SampleError::Budget { name: name.clone(), error })?.into()
+            }
+            value => value,
+        };
         inputs.insert(name, value);
     }
     Ok(inputs)
@@ -361,30 +369,44 @@ impl Maker {
 
 /// The sizes of what the elements of a value select from, when it is used to select.
 pub fn tables(model: &Model, inference: &Inference, id: ValueId) -> Vec<Dim> {
-    // Operators that hand integers on as they are.
-    const PASSING: [&str; 9] =
-        ["Identity", "Cast", "Unsqueeze", "Squeeze", "Reshape", "Transpose", "Slice", "Expand", "Flatten"];
-    let (mut open, mut seen, mut found) = (vec![id], vec![id], Vec::new());
-    while let Some(id) = open.pop() {
+    let mut found = Vec::new();
+    for id in handed_on(model, id) {
         for used in model.value(id).uses() {
             let Use::Input { node, index } = *used else { continue };
             let node = model.node(node);
-            if let ("Gather" | "GatherElements", 1, Some(table)) = (&*node.op().name, index, node.input(0)) {
-                let size = inference.shape(table).and_then(|shape| {
-                    let axis = crate::call::axis(node.attr_int("axis").unwrap_or(0), shape.len()).ok()?;
-                    shape.get(axis).cloned()
-                });
-                found.extend(size);
-            }
-            if index == 0 && PASSING.contains(&&*node.op().name) {
-                for &output in node.outputs().iter().flatten() {
-                    if !seen.contains(&output) {
-                        seen.push(output);
-                        open.push(output);
-                    }
-                }
-            }
+            let axis = match (&*node.op().name, index) {
+                ("Gather" | "GatherElements", 1) => node.attr_int("axis").unwrap_or(0),
+                ("RoiAlign", 2) => 0,
+                _ => continue,
+            };
+            let size = node.input(0).and_then(|table| inference.shape(table)).and_then(|shape| {
+                let axis = crate::call::axis(axis, shape.len()).ok()?;
+                shape.get(axis).cloned()
+            });
+            // Not every kernel looks whether an image is there; the first one always is.
+            let image = node.op().is("RoiAlign") && size.as_ref().and_then(Dim::as_const).is_none();
+            found.extend(if image { Some(Dim::from(1)) } else { size });
         }
     }
     found
+}
+
+/// A value, and those that operators make of it which hand elements on as they are.
+pub(super) fn handed_on(model: &Model, id: ValueId) -> Vec<ValueId> {
+    const PASSING: [&str; 9] =
+        ["Identity", "Cast", "Unsqueeze", "Squeeze", "Reshape", "Transpose", "Slice", "Expand", "Flatten"];
+    let (mut next, mut seen) = (0, vec![id]);
+    while let Some(&id) = seen.get(next) {
+        next += 1;
+        for used in model.value(id).uses() {
+            let Use::Input { node, index: 0 } = *used else { continue };
+            let node = model.node(node);
+            if PASSING.contains(&&*node.op().name) {
+                let new = node.outputs().iter().flatten().copied();
+                let new: Vec<ValueId> = new.filter(|output| !seen.contains(output)).collect();
+                seen.extend(new);
+            }
+        }
+    }
+    seen
 }
