@@ -74,7 +74,8 @@ def optimize(
     :param output: where to write the result; the model's own path replaces it. Without it the result stays in memory: ``result.model`` is
         of the kind that was handed over, and bytes for a path.
     :param target: what the model is made for: ``portable``, unless told otherwise.
-    :param opset: the version of the standard operators from now on; only upwards.
+    :param opset: the version of the standard operators from now on; only upwards. ``latest`` is the newest that ONNX Runtime loads; so is a
+        number for the target ``ort``, up to that.
     :param accuracy: ``exact`` makes only rewrites that keep every bit, and its comparison demands identical bits; by default rewrites may
         round, each as much as it declares.
     :param passes: run only these passes, none if there are none in it; ``onnxforge passes`` lists them.

@@ -17,13 +17,15 @@ use onnxforge_proto::clock::Instant;
 use onnxforge_proto::progress::{Progress, Silent};
 use onnxforge_rewrite::interface::{self, Wishes};
 use onnxforge_rewrite::passes::pipeline::{self, PassOutcome, Stop};
-use onnxforge_rewrite::upgrade::{self, upgrade};
+use onnxforge_rewrite::passes::targets::ORT;
+use onnxforge_rewrite::upgrade;
 use onnxforge_verify::engine::{Choice, Engine};
 use onnxforge_verify::guard::{self, Proof, When};
 use onnxforge_verify::{self as verify, is_large};
 use serde::Serialize;
 
 use crate::Error;
+use crate::opset::{self, Opset, Tried};
 use crate::selection::Selection;
 
 /// What is to be done with a model. The default: the passes of the portable target, and the result compared with the original.
@@ -31,8 +33,9 @@ use crate::selection::Selection;
 pub struct Options {
     /// Sizes, shapes and outputs that are fixed before anything else happens.
     pub interface: Wishes,
-    /// The version of the standard operators to convert to, only upwards; the model's own without it.
-    pub opset: Option<i64>,
+    /// The version of the standard operators to convert to, only upwards. For ONNX Runtime as target, the newest up to it that the
+    /// ONNX Runtime of this machine takes.
+    pub opset: Opset,
     /// Which passes run.
     pub passes: Selection,
     /// How much results may change.
@@ -111,6 +114,7 @@ impl Verification {
             comparison,
             local: self.local,
             original: Some(original.clone()),
+            loads: false,
         })
     }
 }
@@ -138,6 +142,9 @@ pub struct Report {
     /// What was converted to another operator set, where that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub opset: Option<upgrade::Report>,
+    /// What ONNX Runtime says of the model, where that was asked: it is the target, or the operator set is to change.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tried: Option<Tried>,
     /// The model before.
     pub before: Size,
     /// And after.
@@ -221,7 +228,10 @@ pub fn optimize_with(
     let mut checks = options.verification.checks(&model)?;
     let exact = options.accuracy == AccuracyMode::Exact;
     checks.comparison.exact = exact;
-    let opset = options.opset.map(|to| upgrade(&mut model, to)).transpose()?;
+    let bound = options.passes.is_for(&ORT) || options.opset == Opset::Latest;
+    let (opset, tried) = opset::convert(&mut model, options.opset, options.passes.is_for(&ORT))?;
+    let loads = bound && tried.as_ref().is_some_and(Tried::loads);
+    checks.loads = loads;
     if exact {
         upgrade::bit_exact(&model)?;
     }
@@ -243,6 +253,9 @@ pub fn optimize_with(
         local_checks: proof.local.milliseconds,
         comparison: proof.milliseconds,
     };
+    if loads {
+        opset::demand(&model)?;
+    }
     let modules = lineage.carry(&mut model)?;
     let mut operators: BTreeMap<String, (usize, usize)> = BTreeMap::new();
     operators_before.into_iter().for_each(|(op, count)| operators.entry(op).or_default().0 = count);
@@ -254,6 +267,7 @@ pub fn optimize_with(
         schema: 1,
         accuracy: options.accuracy,
         opset,
+        tried,
         before,
         after: Size::of(&model),
         operators,

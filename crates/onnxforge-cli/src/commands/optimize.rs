@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::builder::NonEmptyStringValueParser;
+use onnxforge::Opset;
 use onnxforge::hierarchy::sidecar::path_for;
 use onnxforge::interface::Wishes;
 use onnxforge::io::External;
@@ -19,7 +20,7 @@ use serde::Serialize;
 use super::ExternalArg;
 use super::hierarchy::sidecar;
 use super::tag::write_sidecar;
-use super::upgrade::Wanted;
+use super::upgrade::version_or_keep;
 use crate::arguments::{Checks, SelectionArgs, named_shape, named_size};
 use crate::failure::{Failure, Verdict};
 use crate::files::WrittenFile;
@@ -45,8 +46,10 @@ pub struct Args {
     #[arg(long, value_delimiter = ',', value_name = "NAME,…", value_parser = NonEmptyStringValueParser::new())]
     outputs: Vec<String>,
     /// Convert to this version of the standard operators before the passes run; only upwards.
-    #[arg(long, value_name = "keep|latest|N", default_value = "keep")]
-    opset: Wanted,
+    ///
+    /// `latest` is the newest that ONNX Runtime takes; so is a number for `--target ort`, up to that.
+    #[arg(long, value_name = "keep|latest|N", default_value = "keep", value_parser = version_or_keep)]
+    opset: Opset,
     /// How much results may change.
     #[arg(long, value_enum, default_value = "default")]
     accuracy: AccuracyArg,
@@ -105,7 +108,7 @@ struct AllTimes {
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     let start = Instant::now();
     let passes = args.selection.resolve()?;
-    let model = output.files.load_valid(&args.model, if args.opset == Wanted::Keep { &[] } else { CURED })?;
+    let model = output.files.load_valid(&args.model, if args.opset == Opset::Keep { &[] } else { CURED })?;
     super::warn_of_newer_opsets(&args.model, &model);
     let options = Options {
         interface: Wishes {
@@ -113,7 +116,7 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
             shapes: args.set_shape.iter().cloned().collect(),
             outputs: args.outputs.clone(),
         },
-        opset: args.opset.version(),
+        opset: args.opset,
         passes,
         accuracy: args.accuracy.into(),
         stop_after: args.stop_after,

@@ -7,7 +7,7 @@ use onnxforge::optimize::{AccuracyMode, Optimized, Options, Verification};
 use onnxforge::passes::targets::TARGETS;
 use onnxforge::verify::engine::{Choice, Engine};
 use onnxforge::verify::{Verdict, guard};
-use onnxforge::{Selection, optimize};
+use onnxforge::{Opset, Selection, optimize};
 
 const EXAMPLES: [&str; 3] = ["small_cnn", "tiny_bert", "tiny_llama"];
 
@@ -70,7 +70,7 @@ fn passes_that_may_round_still_do_what_does_not() {
 #[test]
 fn other_bits_are_a_difference() {
     let original = example("tiny_bert");
-    let rounded = optimized("tiny_bert", Options { opset: Some(23), ..Options::default() });
+    let rounded = optimized("tiny_bert", Options { opset: Opset::Version(23), ..Options::default() });
     let checks = |exact: bool| {
         let mut checks = Verification { engine: Choice::This(Engine::Native), ..Verification::default() }
             .checks(&original)
