@@ -47,6 +47,7 @@ def optimize(
     *,
     target: Optional[Target] = None,
     opset: Union[int, Literal["keep", "latest"]] = "keep",
+    accuracy: Literal["exact", "default"] = "default",
     passes: Optional[Sequence[str]] = None,
     skip: Optional[Sequence[str]] = None,
     set_dim: Optional[Mapping[str, int]] = None,
@@ -73,7 +74,10 @@ def optimize(
     :param output: where to write the result, in a folder that exists; the model's own path replaces it. Without it the result stays in
         memory: ``result.model`` is of the kind that was handed over, and bytes for a path.
     :param target: what the model is made for: ``portable``, unless told otherwise.
-    :param opset: the version of the standard operators from now on; only upwards.
+    :param opset: the version of the standard operators from now on; only upwards. ``latest`` is the newest that ONNX Runtime loads; so is a
+        number for the target ``ort``, up to that.
+    :param accuracy: ``exact`` makes only rewrites that keep every bit, and its comparison demands identical bits; by default rewrites may
+        round, each as much as it declares.
     :param passes: run only these passes, none if there are none in it; ``onnxforge passes`` lists them.
     :param skip: leave these passes out.
     :param set_dim: sizes of named dimensions of the inputs, from now on.
@@ -100,6 +104,7 @@ def optimize(
         output=result_path(output),
         target=target,
         opset=opset,
+        accuracy=accuracy,
         passes=chosen,
         skip=skip,
         set_dim=set_dim,

@@ -56,7 +56,7 @@ class _Parser(argparse.ArgumentParser):
 def main(argv: list[str]) -> int:
     """Runs the command with these words, and gives the exit code.
 
-    That is 0 for good, 1 where the file computes something else than PyTorch, and 2 for bad input or usage.
+    That is 0 for good, 1 where the file computes something else than PyTorch or that cannot be said, and 2 for bad input or usage.
     """
     parser = _parser()
     try:
@@ -121,7 +121,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--check",
         action="store_true",
-        help="run the file and compare with what PyTorch computes; exit with 1 where it differs",
+        help="run the file and compare with what PyTorch computes; exit with 1 where it differs, or where other arguments may take "
+        "a branch that the file does not have",
     )
     parser.add_argument(
         "--strip-traces",
@@ -271,6 +272,7 @@ def _report(options: argparse.Namespace, exported: Exported) -> dict[str, Any]:
         "output": str(exported.path),
         "strategy": exported.strategy,
         "fallback": exported.fallback,
+        "undetermined": exported.undetermined,
         "tag": exported.report,
         "optimize": exported.optimization,
         "check": None if exported.check is None else {**asdict(exported.check), "says": str(exported.check)},

@@ -135,6 +135,8 @@ class TestFunctions:
         assert result.report["schema"] == 1
         assert "nodes" in str(result) and "verified" in repr(result)
         assert onnxforge.optimize(BERT, verify="off").verified is None
+        exact = onnxforge.optimize(BERT, opset=23, accuracy="exact")
+        assert exact.report["accuracy"] == "exact" and result.nodes_after < exact.nodes_after < exact.nodes_before
 
     def test_options_reach_the_command(self, tmp_path):
         result = onnxforge.optimize(

@@ -57,6 +57,30 @@ def test_the_command_says_what_was_checked(forge, tmp_path):
     assert "edits where they happened" in shown and "engine ort" in shown and "values inside" in shown
 
 
+@pytest.mark.parametrize("model", EXAMPLES, ids=lambda path: path.stem)
+def test_exact_results_have_the_same_bits(forge, model, tmp_path):
+    import onnxruntime
+
+    out, trace = tmp_path / "out.onnx", tmp_path / "trace.jsonl"
+    found = report(forge, model, "-o", out, "--accuracy", "exact", "--opset", 23, "--trace", trace)
+    assert found["accuracy"] == "exact" and found["verification"]["reverted"] == []
+    assert found["verification"]["global"]["verdict"] == "identical"
+    assert {json.loads(line)["class"] for line in trace.read_text().splitlines()} <= {"bit-exact"}
+    rounded = report(forge, model, "-o", tmp_path / "rounded.onnx", "--opset", 23)
+    assert rounded["accuracy"] == "default" and rounded["after"]["nodes"] < found["after"]["nodes"]
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    sessions = [onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"]) for path in (model, out)]
+    random = np.random.default_rng(0)
+    inputs = {}
+    for port in sessions[0].get_inputs():
+        shape = [size if isinstance(size, int) else 5 for size in port.shape]
+        is_float = port.type == "tensor(float)"
+        inputs[port.name] = random.standard_normal(shape).astype(np.float32) if is_float else np.ones(shape, np.int64)
+    before, after = (session.run(None, inputs) for session in sessions)
+    assert [result.tobytes() for result in before] == [result.tobytes() for result in after]
+
+
 def test_what_cannot_be_compared_is_said_and_no_failure(forge, tmp_path):
     random = parsed(forge, tmp_path, "g (float[2] x) => (float[2] y) { i = Identity(x)  r = RandomNormalLike(i)  y = Add(i, r) }")
     found = report(forge, random, "-o", tmp_path / "out.onnx")

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::author::Author;
 use super::change::Change;
 use super::cx::Cx;
+use super::packed::stay_packed;
 use super::rule::Rule;
 use super::same::Same;
 use super::skip::{Reason, Skip};
@@ -32,6 +33,8 @@ pub struct Budget {
     pub result: u64,
     /// How many changes may be made.
     pub edits: usize,
+    /// Only changes that keep every bit are made.
+    pub exact: bool,
     /// Rules that may change nothing, each with its pass.
     pub barred: Vec<(Str, Str)>,
 }
@@ -43,8 +46,16 @@ impl Default for Budget {
             time: Duration::from_secs(10),
             result: 1 << 30,
             edits: usize::MAX,
+            exact: false,
             barred: Vec::new(),
         }
+    }
+}
+
+impl Budget {
+    /// Fails where only changes that keep every bit are made, and one that promises this may not.
+    pub fn allows(&self, accuracy: Accuracy) -> Result<(), Skip> {
+        if self.exact && accuracy != Accuracy::BitExact { Err(Reason::NotExact.into()) } else { Ok(()) }
     }
 }
 
@@ -192,6 +203,10 @@ impl<'m> Workbench<'m> {
     pub fn commit(&mut self, mut change: Change) -> Result<(), Skip> {
         if self.is_spent() || self.is_barred(&change.rewrite) {
             return Err(Skip::NOT_HERE);
+        }
+        self.budget.allows(change.rewrite.accuracy())?;
+        if self.budget.exact {
+            stay_packed(self.model, &change)?;
         }
         let (learned, trusted) = self.check(&change)?;
         if let Some(trust) = trusted {

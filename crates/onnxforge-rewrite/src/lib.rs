@@ -18,6 +18,7 @@ mod change;
 mod cx;
 mod driver;
 pub mod interface;
+mod packed;
 pub mod passes;
 mod rule;
 mod same;

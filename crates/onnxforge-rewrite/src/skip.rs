@@ -65,6 +65,12 @@ pub enum Reason {
     /// The constants would grow beyond the budget.
     #[error("it would add {0} bytes, more than the budget has left")]
     Growth(u64),
+    /// Results may change, and only changes that keep every bit are made.
+    #[error("it may change bits of the result")]
+    NotExact,
+    /// A stored operand may be packed, and then be added up in another order.
+    #[error("runtimes pack stored operands of a product, which may change bits of the result")]
+    Packed,
     /// It would take too long.
     #[error("computing it would take too long")]
     Time,

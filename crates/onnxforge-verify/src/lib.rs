@@ -63,6 +63,8 @@ pub struct Options {
     pub time: Option<Duration>,
     /// Units in the last place, at the scale of a result, that are known to be rounding; the float64 run judges only beyond.
     pub rounding: f64,
+    /// Results that differ in a bit are different: signs of zeros and payloads of NaN count too.
+    pub exact: bool,
 }
 
 impl Options {
@@ -78,6 +80,7 @@ impl Options {
             memory: memory::allowed(),
             time: None,
             rounding: 0.0,
+            exact: false,
         }
     }
 }
@@ -707,6 +710,7 @@ impl Options {
     fn without_oracle(&self, expected: &Value, difference: &Difference, is_inside: bool) -> Option<Verdict> {
         match self.tolerance {
             _ if difference.identical => Some(Verdict::Identical),
+            _ if self.exact => Some(Verdict::Different),
             // Only signs of zeros differ.
             _ if difference.max_abs == 0.0 => Some(Verdict::Rounding),
             Some(tolerance) if difference.max_rel <= tolerance => Some(Verdict::Rounding),

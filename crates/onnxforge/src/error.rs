@@ -12,6 +12,7 @@ use onnxforge_verify::guard::GuardError;
 use onnxforge_verify::runtime::Missing;
 
 use crate::loading::Invalid;
+use crate::opset::OpsetError;
 use crate::selection::SelectionError;
 
 /// Why something that was asked of the library cannot be done.
@@ -33,6 +34,9 @@ pub enum Error {
     /// The model cannot be converted to the operator set.
     #[error(transparent)]
     Upgrade(#[from] UpgradeError),
+    /// ONNX Runtime takes no version of the standard operators that was asked for.
+    #[error(transparent)]
+    Opset(#[from] OpsetError),
     /// Checks found more wrong than could be left out.
     #[error(transparent)]
     Guard(#[from] GuardError),

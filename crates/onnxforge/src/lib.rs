@@ -70,6 +70,7 @@
 mod error;
 pub mod extraction;
 pub mod loading;
+pub mod opset;
 pub mod optimize;
 pub mod page;
 pub mod selection;
@@ -95,6 +96,7 @@ pub use onnxforge_verify::{bench, runtime};
 pub use self::error::Error;
 pub use self::extraction::{ExtractOptions, Extracted, extract};
 pub use self::loading::{load, load_valid};
-pub use self::optimize::{Optimized, Options, optimize, optimize_with};
+pub use self::opset::Opset;
+pub use self::optimize::{AccuracyMode, Optimized, Options, optimize, optimize_with};
 pub use self::selection::Selection;
 pub use self::verification::{Verified, VerifyOptions, verify, verify_with};

@@ -18,13 +18,15 @@ use onnxforge_proto::clock::Instant;
 use onnxforge_proto::progress::{Progress, Silent};
 use onnxforge_rewrite::interface::{self, Wishes};
 use onnxforge_rewrite::passes::pipeline::{self, PassOutcome, Stop};
-use onnxforge_rewrite::upgrade::{self, upgrade};
+use onnxforge_rewrite::passes::targets::ORT;
+use onnxforge_rewrite::upgrade;
 use onnxforge_verify::engine::{Choice, Engine};
 use onnxforge_verify::guard::{self, Proof, When};
 use onnxforge_verify::{self as verify, is_large};
 use serde::Serialize;
 
 use crate::Error;
+use crate::opset::{self, Opset, Tried};
 use crate::selection::Selection;
 
 /// What is to be done with a model. The default: the passes of the portable target, and the result compared with the original.
@@ -32,16 +34,30 @@ use crate::selection::Selection;
 pub struct Options {
     /// Sizes, shapes and outputs that are fixed before anything else happens.
     pub interface: Wishes,
-    /// The version of the standard operators to convert to, only upwards; the model's own without it.
-    pub opset: Option<i64>,
+    /// The version of the standard operators to convert to, only upwards. For ONNX Runtime as target, the newest up to it that the
+    /// ONNX Runtime of this machine takes.
+    pub opset: Opset,
     /// Which passes run.
     pub passes: Selection,
+    /// How much results may change.
+    pub accuracy: AccuracyMode,
     /// Stop after so many edits.
     pub stop_after: Option<usize>,
     /// How the result is verified.
     pub verification: Verification,
     /// What was recorded beside the model about its PyTorch modules; the model itself is asked in any case.
     pub modules: Option<Recorded>,
+}
+
+/// How much results may change.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AccuracyMode {
+    /// As much as each rule declares; the comparison in the end tells rounding from error.
+    #[default]
+    Default,
+    /// Not by a bit: only edits that are declared bit-exact are made, and in the comparison any other bit is a difference.
+    Exact,
 }
 
 /// How the result is verified.
@@ -109,7 +125,7 @@ impl Verification {
         let weights = Duration::from_nanos(original.stored_bytes());
         let local = self.local.unwrap_or(LOCAL_CHECKS + weights);
         let original = (self.when != When::Off).then(|| original.clone());
-        Ok(guard::Options { when: self.when, comparison, local, original })
+        Ok(guard::Options { when: self.when, comparison, local, original, loads: false })
     }
 }
 
@@ -131,9 +147,14 @@ pub struct Optimized {
 pub struct Report {
     /// Version of this layout.
     pub schema: u32,
+    /// How much results were allowed to change.
+    pub accuracy: AccuracyMode,
     /// What was converted to another operator set, where that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub opset: Option<upgrade::Report>,
+    /// What ONNX Runtime says of the model, where that was asked: it is the target, or the operator set is to change.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tried: Option<Tried>,
     /// The model before.
     pub before: Size,
     /// And after.
@@ -219,10 +240,23 @@ pub fn optimize_with(
     let apart = Names::of(&model, Wanted::default()).apart;
     let separated =
         interface::separate(&mut model, &apart.into_iter().map(|(places, _)| places).collect::<Vec<_>>());
-    let opset = options.opset.map(|to| upgrade(&mut model, to)).transpose()?;
+    let exact = options.accuracy == AccuracyMode::Exact;
+    checks.comparison.exact = exact;
+    let bound = options.passes.is_for(&ORT) || options.opset == Opset::Latest;
+    let (opset, tried) = opset::convert(&mut model, options.opset, options.passes.is_for(&ORT))?;
+    let loads = bound && tried.as_ref().is_some_and(Tried::loads);
+    checks.loads = loads;
+    if exact {
+        upgrade::bit_exact(&model)?;
+    }
     let (fit, unfit) = options.passes.fitting(&model, &passes);
-    let work =
-        pipeline::Options { passes: fit, stop_after: options.stop_after, progress, ..Default::default() };
+    let work = pipeline::Options {
+        passes: fit,
+        stop_after: options.stop_after,
+        exact,
+        progress,
+        ..Default::default()
+    };
     let (outcome, proof) = guard::optimize(&mut model, &work, &mut checks)?;
     separated.rejoin(&mut model);
     let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
@@ -233,6 +267,9 @@ pub fn optimize_with(
         local_checks: proof.local.milliseconds,
         comparison: proof.milliseconds,
     };
+    if loads {
+        opset::demand(&model)?;
+    }
     let modules = lineage.carry(&mut model)?;
     let mut operators: BTreeMap<String, (usize, usize)> = BTreeMap::new();
     operators_before.into_iter().for_each(|(op, count)| operators.entry(op).or_default().0 = count);
@@ -242,7 +279,9 @@ pub fn optimize_with(
     reports.sort_by_key(|report| passes.iter().position(|pass| pass.name == report.name));
     let report = Report {
         schema: 1,
+        accuracy: options.accuracy,
         opset,
+        tried,
         before,
         after: Size::of(&model),
         operators,

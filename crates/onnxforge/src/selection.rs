@@ -73,6 +73,11 @@ impl Selection {
         Ok(chosen)
     }
 
+    /// Whether the model is made for this target: its passes run, and not others that were asked for by name.
+    pub fn is_for(&self, target: &Target) -> bool {
+        self.only.is_empty() && self.target == target
+    }
+
     /// Those of the passes that may find something in a model, and the others; all of them where they were asked for by name.
     pub(crate) fn fitting(
         &self,

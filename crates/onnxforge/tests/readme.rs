@@ -7,10 +7,10 @@ use std::path::Path;
 #[rustfmt::skip]
 fn example() -> Result<(), onnxforge::Error> {
     // README begins
-use onnxforge::{Options, VerifyOptions};
+use onnxforge::{Opset, Options, VerifyOptions};
 
 let model = onnxforge::load("examples/tiny_bert.onnx")?;
-let optimized = onnxforge::optimize(model, &Options { opset: Some(23), ..Options::default() })?;
+let optimized = onnxforge::optimize(model, &Options { opset: Opset::Version(23), ..Options::default() })?;
 println!("{} nodes became {}", optimized.report.before.nodes, optimized.report.after.nodes);
 optimized.save("target/tiny_bert.onnx")?;
 

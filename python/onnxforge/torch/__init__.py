@@ -13,9 +13,19 @@ when it is used.
 from __future__ import annotations
 
 from ._check import Check, OutputCheck
-from ._errors import CheckError, ExportError
+from ._errors import CheckError, ExportError, UndeterminedError
 from ._export import export
 from ._exported import Exported
 from ._table import module_table, save_modules
 
-__all__ = ["Check", "CheckError", "ExportError", "Exported", "OutputCheck", "export", "module_table", "save_modules"]
+__all__ = [
+    "Check",
+    "CheckError",
+    "ExportError",
+    "Exported",
+    "OutputCheck",
+    "UndeterminedError",
+    "export",
+    "module_table",
+    "save_modules",
+]

@@ -46,20 +46,33 @@ class OutputCheck:
 
 @dataclass(frozen=True)
 class Check:
-    """What came of it: `good` unless an output is wrong. `engine` computed the file's results."""
+    """What came of it: `good` unless an output is wrong, or right only as far as these arguments go, for the reason
+    `undetermined`. `engine` computed the file's results.
+    """
 
     good: bool
     engine: str
     outputs: Sequence[OutputCheck]
+    undetermined: str | None = None
+
+    @property
+    def agrees(self) -> bool:
+        """Whether no output is wrong for these arguments."""
+        return all(found.verdict != "error" for found in self.outputs)
+
+    def doubted(self, why: str) -> Check:
+        """The same, of a file that may compute something else for other arguments."""
+        return replace(self, good=False, undetermined=why)
 
     def __bool__(self) -> bool:
         return self.good
 
     def __str__(self) -> str:
-        if self.good:
+        if self.agrees:
             worst = max((found.difference for found in self.outputs), default=0.0)
             count = "1 output" if len(self.outputs) == 1 else f"{len(self.outputs)} outputs"
-            return f"the same as PyTorch: {count}, largest difference {worst:.1e} of the largest value ({self.engine})"
+            same = f"the same as PyTorch: {count}, largest difference {worst:.1e} of the largest value ({self.engine})"
+            return same if self.undetermined is None else f"undetermined: {self.undetermined}; for these, {same}"
         wrong = [found for found in self.outputs if found.verdict == "error"]
         return "; ".join(f"output {found.name!r} differs from PyTorch's: {found.detail}" for found in wrong)
 

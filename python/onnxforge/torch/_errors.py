@@ -27,7 +27,13 @@ class CheckError(Error):
         self.exported = exported
 
     def __reduce__(self) -> tuple[type[CheckError], tuple[str, Exported]]:
-        return CheckError, (self.message, self.exported)
+        return type(self), (self.message, self.exported)
+
+
+class UndeterminedError(CheckError):
+    """The exported file computes what PyTorch does for the very arguments, and that says nothing about others: Python looked at the
+    value of a tensor during a TorchScript trace, which keeps one path. `exported.undetermined` tells where.
+    """
 
 
 def reason(error: BaseException) -> str:

@@ -18,15 +18,17 @@ from ..errors import RequestError, SaveError, UsageError
 from ._arguments import Call, forward_of, named_tensors
 from ._check import check as compared
 from ._dynamic import axes_of
-from ._errors import CheckError, ExportError, need, reason
+from ._errors import CheckError, ExportError, UndeterminedError, need, reason
 from ._exported import Exported
 from ._pin import Pinning, needs_pin, pinned
 from ._recorder import Origins, recording
 from ._state import preserved
 from ._table import module_table, recorded
+from ._values import watching
 
 DYNAMO, TORCHSCRIPT = "dynamo", "torchscript"
 STRATEGIES = ("auto", DYNAMO, TORCHSCRIPT)
+_SHOWN = 3
 
 Target = Union[str, "os.PathLike[str]", io.BytesIO, None]
 
@@ -67,7 +69,9 @@ def export(
         torch_optimize=False`` leaves all of it to onnxforge, so that modules which PyTorch would merge without a
         trace remain known.
     :param check: run the file on the very arguments and compare with what PyTorch computes. A difference that is no
-        rounding raises ``CheckError``, or is only a warning with ``check="warn"``.
+        rounding raises ``CheckError``, or is only a warning with ``check="warn"``. So does ``UndeterminedError``, a
+        ``CheckError``, where a TorchScript trace kept one path of Python for a value of these arguments: that the
+        file agrees on them says nothing about others. ``Exported.undetermined`` tells where, also without a check.
     :param pin_forward: whether TorchScript sees a ``forward`` with exactly the inputs that are traced; ``auto``:
         where it would call the model's own otherwise than you do.
     :param sidecar: write ``<model>_hierarchy.json`` beside the file.
@@ -78,6 +82,7 @@ def export(
     :raises ExportError: neither exporter could; tells both reasons. With one strategy, PyTorch's own error comes
         through.
     :raises CheckError: the file computes something else than PyTorch.
+    :raises UndeterminedError: it computes the same for these arguments, and may not for others.
     """
     need("torch")
     options = dict(torch_onnx_kwargs)
@@ -106,12 +111,13 @@ def export(
         if check:
             evaluate = exported.strategy == TORCHSCRIPT and not _trains(options)
             as_given = exported.strategy == DYNAMO
-            exported.check = compared(model, Call.of(args, kwargs), path, evaluate=evaluate, as_given=as_given)
+            found = compared(model, Call.of(args, kwargs), path, evaluate=evaluate, as_given=as_given)
+            exported.check = found if exported.undetermined is None else found.doubted(exported.undetermined)
         _hand_over(f, path, exported)
     if exported.check is not None and not exported.check.good:
         message = f"{exported.path or 'the exported model'}: {exported.check}"
         if check != "warn":
-            raise CheckError(message, exported)
+            raise (CheckError if exported.ok is False else UndeterminedError)(message, exported)
         warnings.warn(message, stacklevel=2)
     return exported
 
@@ -130,6 +136,7 @@ class _Exporter:
         options: Mapping[str, Any],
     ) -> None:
         self.origins: Origins = {}
+        self.values: list[str] = []
         self._model, self._args, self._kwargs = model, args, kwargs
         self._call = Call.of(args, kwargs)
         self._f, self._path = f, path
@@ -139,7 +146,8 @@ class _Exporter:
         """What the first exporter writes that can."""
         path = None if self._f is None or isinstance(self._f, io.BytesIO) else self._path
         if len(strategies) == 1:
-            return Exported(path, strategies[0], program=self.write(strategies[0]))
+            program = self.write(strategies[0])
+            return Exported(path, strategies[0], program=program, undetermined=self.undetermined())
         first, second = strategies
         try:
             return Exported(path, first, program=self.write(first))
@@ -157,7 +165,14 @@ class _Exporter:
             f"conditions and loops, that of these arguments; strategy={second!r} asks for it without this warning",
             stacklevel=3,
         )
-        return Exported(path, second, fallback=why, program=program)
+        return Exported(path, second, fallback=why, program=program, undetermined=self.undetermined())
+
+    def undetermined(self) -> str | None:
+        """Why results for other arguments cannot be told from those for these, where that is so."""
+        if not self.values:
+            return None
+        shown = ", ".join(self.values[:_SHOWN]) + (", …" if len(self.values) > _SHOWN else "")
+        return f"the TorchScript trace keeps what Python did for the values of these arguments: {shown}"
 
     def write(self, strategy: str) -> Any:
         """Writes the file; what PyTorch returns."""
@@ -171,6 +186,7 @@ class _Exporter:
             if self._pins():
                 args, kwargs = stack.enter_context(pinned(self._model, self._call)), None
             self.origins = stack.enter_context(recording(self._model))
+            self.values = stack.enter_context(watching(self._model, self._call))
             return self._call_torch(args, kwargs, options)
 
     def _pins(self) -> bool:

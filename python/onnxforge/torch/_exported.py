@@ -24,6 +24,8 @@ class Exported:
         report: What `onnxforge tag` tells: modules, nodes, and how much of them is known.
         optimization: What `onnxforge optimize` tells, if that was asked for.
         check: The comparison with PyTorch's own results, if that was asked for.
+        undetermined: Why the file may compute something else than PyTorch for other arguments: where the value of a
+            tensor decided what a TorchScript trace keeps. None where there is no such place.
     """
 
     path: Path | None
@@ -33,7 +35,15 @@ class Exported:
     report: dict[str, Any] = field(default_factory=dict, repr=False)
     optimization: dict[str, Any] | None = field(default=None, repr=False)
     check: Check | None = None
+    undetermined: str | None = None
     _model: Any = field(default=None, repr=False)
+
+    @property
+    def ok(self) -> bool | None:
+        """Whether the file computes what PyTorch does: None where that was not checked, or cannot be said."""
+        if self.check is None or (self.check.agrees and self.undetermined is not None):
+            return None
+        return self.check.agrees
 
     @property
     def model(self) -> onnx.ModelProto:

@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::builder::NonEmptyStringValueParser;
+use onnxforge::Opset;
 use onnxforge::hierarchy::sidecar::path_for;
 use onnxforge::interface::Wishes;
 use onnxforge::io::External;
 use onnxforge::ir::{Model, NodeId, Trust};
-use onnxforge::optimize::{Optimized, Options, Report, Times, optimize_with};
+use onnxforge::optimize::{AccuracyMode, Optimized, Options, Report, Times, optimize_with};
 use onnxforge::page::page;
 use onnxforge::upgrade::CURED;
 use onnxforge::verify::guard::Proof;
@@ -19,7 +20,7 @@ use serde::Serialize;
 use super::ExternalArg;
 use super::hierarchy::sidecar;
 use super::tag::write_sidecar;
-use super::upgrade::Wanted;
+use super::upgrade::version_or_keep;
 use crate::arguments::{Checks, SelectionArgs, named_shape, named_size};
 use crate::failure::{Failure, Verdict};
 use crate::files::WrittenFile;
@@ -45,8 +46,13 @@ pub struct Args {
     #[arg(long, value_delimiter = ',', value_name = "NAME,…", value_parser = NonEmptyStringValueParser::new())]
     outputs: Vec<String>,
     /// Convert to this version of the standard operators before the passes run; only upwards.
-    #[arg(long, value_name = "keep|latest|N", default_value = "keep")]
-    opset: Wanted,
+    ///
+    /// `latest` is the newest that ONNX Runtime takes; so is a number for `--target ort`, up to that.
+    #[arg(long, value_name = "keep|latest|N", default_value = "keep", value_parser = version_or_keep)]
+    opset: Opset,
+    /// How much results may change.
+    #[arg(long, value_enum, default_value = "default")]
+    accuracy: AccuracyArg,
     /// Stop after this many edits.
     #[arg(long, value_name = "N")]
     stop_after: Option<usize>,
@@ -61,6 +67,23 @@ pub struct Args {
     /// Write a page that shows the modules of the result, before and after.
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum AccuracyArg {
+    /// Only rewrites that keep every bit; the comparison demands identical bits.
+    Exact,
+    /// Rewrites may round, each as much as it declares.
+    Default,
+}
+
+impl From<AccuracyArg> for AccuracyMode {
+    fn from(arg: AccuracyArg) -> Self {
+        match arg {
+            AccuracyArg::Exact => Self::Exact,
+            AccuracyArg::Default => Self::Default,
+        }
+    }
 }
 
 /// What `--json` shows.
@@ -86,7 +109,7 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     let start = Instant::now();
     let passes = args.selection.resolve()?;
     output.files.require_folders([&args.output].into_iter().chain(&args.trace).chain(&args.report))?;
-    let model = output.files.load_valid(&args.model, if args.opset == Wanted::Keep { &[] } else { CURED })?;
+    let model = output.files.load_valid(&args.model, if args.opset == Opset::Keep { &[] } else { CURED })?;
     super::warn_of_newer_opsets(&args.model, &model);
     let options = Options {
         interface: Wishes {
@@ -94,8 +117,9 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
             shapes: args.set_shape.iter().cloned().collect(),
             outputs: args.outputs.clone(),
         },
-        opset: args.opset.version(),
+        opset: args.opset,
         passes,
+        accuracy: args.accuracy.into(),
         stop_after: args.stop_after,
         verification: args.checks.verification(&model, output)?,
         modules: sidecar(&args.model, &model, output),

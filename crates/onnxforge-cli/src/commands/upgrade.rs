@@ -4,8 +4,9 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use comfy_table::Cell;
-use onnxforge::upgrade;
-use onnxforge::upgrade::{CURED, NEWEST, NEWEST_OF_RUNTIMES, OLDEST};
+use onnxforge::Opset;
+use onnxforge::opset::{Tried, convert};
+use onnxforge::upgrade::{self, CURED, NEWEST, OLDEST};
 use serde::Serialize;
 
 use super::ExternalArg;
@@ -23,48 +24,28 @@ pub struct Args {
     /// Where to write the result; the same path replaces the model.
     #[arg(short, long)]
     output: PathBuf,
-    /// The version to convert to: a number, or the latest that is known.
+    /// The version to convert to: a number, or the latest that ONNX Runtime takes.
     #[arg(long, value_name = "latest|N", default_value = "latest", value_parser = version)]
-    opset: i64,
+    opset: Opset,
     /// Where weights go.
     #[arg(long, value_enum, default_value = "keep")]
     external: ExternalArg,
 }
 
 /// A version of the standard operators, as users say it.
-fn version(text: &str) -> Result<i64, String> {
+fn version(text: &str) -> Result<Opset, String> {
     match (text, text.parse()) {
-        ("latest", _) => Ok(NEWEST),
-        (_, Ok(version)) if (OLDEST..=NEWEST).contains(&version) => Ok(version),
+        ("latest", _) => Ok(Opset::Latest),
+        (_, Ok(version)) if (OLDEST..=NEWEST).contains(&version) => Ok(Opset::Version(version)),
         _ => Err(format!("a number from {OLDEST} to {NEWEST} is needed, or `latest`")),
     }
 }
 
 /// The same, where the version may also stay.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wanted {
-    Keep,
-    Version(i64),
-}
-
-impl Wanted {
-    /// The version to convert to, if the model's own is not to stay.
-    pub fn version(self) -> Option<i64> {
-        match self {
-            Self::Keep => None,
-            Self::Version(version) => Some(version),
-        }
-    }
-}
-
-impl std::str::FromStr for Wanted {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "keep" => Ok(Self::Keep),
-            _ => version(text).map(Self::Version).map_err(|error| format!("{error} or `keep`")),
-        }
+pub fn version_or_keep(text: &str) -> Result<Opset, String> {
+    match text {
+        "keep" => Ok(Opset::Keep),
+        _ => version(text).map_err(|error| format!("{error} or `keep`")),
     }
 }
 
@@ -73,24 +54,28 @@ struct Report {
     schema: u32,
     #[serde(flatten)]
     converted: upgrade::Report,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tried: Option<Tried>,
     files: Vec<WrittenFile>,
 }
 
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     output.files.require_folders([&args.output])?;
     let mut model = output.files.load_valid(&args.model, CURED)?;
-    let converted = upgrade(&mut model, args.opset).map_err(|error| Failure::at(&args.model, error))?;
+    let (converted, tried) =
+        convert(&mut model, args.opset, false).map_err(|error| Failure::from(error).about(&args.model))?;
+    let converted = converted.unwrap_or_default();
     let files = output.save(&model, &args.output, args.external)?;
-    let report = Report { schema: 1, converted, files };
+    let report = Report { schema: 1, converted, tried, files };
     output.result(&report, |out| {
-        show(&report.converted, out)?;
+        show(&report.converted, report.tried.as_ref(), out)?;
         show_files(&report.files, out)
     })?;
     Ok(Verdict::Yes)
 }
 
 /// Tells what was converted.
-pub fn show(report: &upgrade::Report, out: &mut dyn Write) -> io::Result<()> {
+pub fn show(report: &upgrade::Report, tried: Option<&Tried>, out: &mut dyn Write) -> io::Result<()> {
     if !report.steps.is_empty() {
         let mut changes = table(&["operator", "changed in opset", "nodes"]);
         for step in &report.steps {
@@ -108,12 +93,13 @@ pub fn show(report: &upgrade::Report, out: &mut dyn Write) -> io::Result<()> {
         |from| is("opset", from, report.to),
     );
     writeln!(out, "{opset}, {}", is("IR version", report.ir_from, report.ir_to))?;
-    if report.to > NEWEST_OF_RUNTIMES {
-        let newest = NEWEST_OF_RUNTIMES;
-        writeln!(
-            out,
-            "note: ONNX Runtime 1.31 loads operator sets up to {newest}; --opset {newest} gives one of these"
-        )?;
+    show_tried(tried, out)
+}
+
+/// Says what ONNX Runtime does not take, or why that is not known.
+pub fn show_tried(tried: Option<&Tried>, out: &mut dyn Write) -> io::Result<()> {
+    match tried.filter(|tried| tried.is_notable()) {
+        Some(tried) => writeln!(out, "{tried}"),
+        None => Ok(()),
     }
-    Ok(())
 }

@@ -3,6 +3,7 @@
 //! [`Session`] prepares a model once; [`Session::run`] runs it. Constants are decoded when they are first needed, values are
 //! dropped after their last use, and memory and time are bounded by [`Options`].
 
+mod boxes;
 mod declared;
 pub mod npz;
 mod plan;

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use half::{bf16, f16};
 use num_complex::Complex;
 
+use super::boxes;
 use super::declared::fit;
 use super::shapes::{Search, Shapes, Wanted};
 use crate::array::Typed;
@@ -211,6 +212,13 @@ pub fn sample_at(
             Err(Obstacle::Other(why)) => return Err(SampleError::Input { name, why }),
         };
         maker.memory.hold(value.byte_len());
+        let value = match value {
+            Value::Tensor(array) if array.dtype().kind() == Kind::Float => {
+                let regions = boxes::ordered(model, port.value, array);
+                regions.map_err(|error| SampleError::Budget { name: name.clone(), error })?.into()
+            }
+            value => value,
+        };
         inputs.insert(name, value);
     }
     Ok(inputs)
@@ -449,26 +457,12 @@ fn lengths(model: &Model, inference: &Inference, id: ValueId) -> Vec<Dim> {
 
 /// What is found at the uses of a value, and of what has the same elements.
 fn used<T>(model: &Model, id: ValueId, found: &dyn Fn(&Node, usize) -> Vec<T>) -> Vec<T> {
-    // Operators that hand integers on as they are.
-    const PASSING: [&str; 9] =
-        ["Identity", "Cast", "Unsqueeze", "Squeeze", "Reshape", "Transpose", "Slice", "Expand", "Flatten"];
-    let (mut open, mut seen, mut all) = (vec![id], vec![id], Vec::new());
-    while let Some(id) = open.pop() {
-        for used in model.value(id).uses() {
-            let Use::Input { node, index } = *used else { continue };
-            let node = model.node(node);
-            all.extend(found(node, index as usize));
-            if index == 0 && PASSING.contains(&&*node.op().name) {
-                for &output in node.outputs().iter().flatten() {
-                    if !seen.contains(&output) {
-                        seen.push(output);
-                        open.push(output);
-                    }
-                }
-            }
-        }
-    }
-    all
+    let uses = handed_on(model, id).into_iter().flat_map(|id| model.value(id).uses());
+    let inputs = uses.filter_map(|used| match *used {
+        Use::Input { node, index } => Some((node, index as usize)),
+        Use::Output { .. } => None,
+    });
+    inputs.flat_map(|(node, index)| found(model.node(node), index)).collect()
 }
 
 /// The words that nodes which a text reaches have in their attributes and constants.
@@ -499,4 +493,24 @@ fn words(model: &Model, id: ValueId) -> Vec<Blob> {
     }
     words.truncate(MOST);
     words
+}
+
+/// A value, and those that operators make of it which hand elements on as they are.
+pub(super) fn handed_on(model: &Model, id: ValueId) -> Vec<ValueId> {
+    const PASSING: [&str; 9] =
+        ["Identity", "Cast", "Unsqueeze", "Squeeze", "Reshape", "Transpose", "Slice", "Expand", "Flatten"];
+    let (mut next, mut seen) = (0, vec![id]);
+    while let Some(&id) = seen.get(next) {
+        next += 1;
+        for used in model.value(id).uses() {
+            let Use::Input { node, index: 0 } = *used else { continue };
+            let node = model.node(node);
+            if PASSING.contains(&&*node.op().name) {
+                let new = node.outputs().iter().flatten().copied();
+                let new: Vec<ValueId> = new.filter(|output| !seen.contains(output)).collect();
+                seen.extend(new);
+            }
+        }
+    }
+    seen
 }

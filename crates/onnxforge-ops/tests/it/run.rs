@@ -8,7 +8,6 @@ use onnxforge_ir::text;
 use onnxforge_ir::{DType, Model};
 use onnxforge_ops::eval::sample::{self, SampleError, sample};
 use onnxforge_ops::eval::{Options, Session};
-use onnxforge_ops::infer::Inference;
 use onnxforge_ops::{Array, Value};
 use onnxforge_proto::blob::Blob;
 use onnxforge_proto::schema::{ModelProto, SparseTensorProto, TensorProto};

@@ -25,6 +25,8 @@ pub struct Options<'a> {
     pub stop_after: Option<usize>,
     /// Rules that may change nothing, each with its pass.
     pub barred: Vec<(Str, Str)>,
+    /// Only changes that promise to keep every bit are made, whatever else their rules and passes do.
+    pub exact: bool,
     /// Hears about progress.
     pub progress: &'a dyn Progress,
 }
@@ -36,6 +38,7 @@ impl Default for Options<'_> {
             budget: None,
             stop_after: None,
             barred: Vec::new(),
+            exact: false,
             progress: &Silent,
         }
     }
@@ -120,6 +123,7 @@ fn run<'m>(
         budget.edits = model.journal().len().saturating_add(edits);
     }
     budget.barred.extend(options.barred.iter().cloned());
+    budget.exact |= options.exact;
     let first_edit = model.journal().len();
     let nodes_before = model.node_count();
     let mut bench = Workbench::new(model, facts, budget).watched(witness);

@@ -66,6 +66,10 @@ pub enum UpgradeError {
     NoOperator { node: String, opset: i64 },
     #[error("{node}: opset {to} has withdrawn the operator; {cure}")]
     Withdrawn { node: String, to: i64, cure: String },
+    #[error(
+        "the step {rule} of the conversion may change bits of the result; leave the opset as it is, or accept that"
+    )]
+    NotExact { rule: String },
     #[error("{node}: this call cannot be taken from opset {} to {to}: {why}", to - 1)]
     Node { node: String, to: i64, why: String },
 }
@@ -140,6 +144,15 @@ pub fn upgrade(model: &mut Model, to: i64) -> Result<Report, UpgradeError> {
     report.ir_to = ir(&work);
     *model = work;
     Ok(report)
+}
+
+/// Fails where a step of a conversion that was done does not keep every bit.
+pub fn bit_exact(model: &Model) -> Result<(), UpgradeError> {
+    let steps = model.journal().iter().filter(|entry| &*entry.pass == AUTHOR.name);
+    match { steps }.find(|entry| entry.accuracy != Accuracy::BitExact) {
+        Some(entry) => Err(UpgradeError::NotExact { rule: entry.rule.to_string() }),
+        None => Ok(()),
+    }
 }
 
 /// The graph and the functions that use standard operators, with the versions that they import. All of them can be converted as far

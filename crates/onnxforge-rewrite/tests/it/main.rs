@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod bounds;
+mod exact;
 mod fold_constants;
 mod golden;
 mod planted;

@@ -561,7 +561,7 @@ fn reverted(case: &'static Case, when: When, local: Duration) -> (Model, Vec<Wro
     let mut model = case.model();
     let passes = std::iter::once(planted(case)).chain(defaults()).collect();
     let options = pipeline::Options { passes, ..pipeline::Options::default() };
-    let mut checks = guard::Options { when, comparison: comparison(), local, original: None };
+    let mut checks = guard::Options { when, comparison: comparison(), local, original: None, loads: false };
     let (_, proof) = guard::optimize(&mut model, &options, &mut checks).unwrap();
     (model, proof.reverted)
 }

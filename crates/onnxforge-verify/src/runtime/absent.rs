@@ -42,6 +42,11 @@ impl Runtime {
         match self.never {}
     }
 
+    /// Whether it takes a model.
+    pub fn takes(&self, _model: &Model) -> Result<(), RuntimeError> {
+        match self.never {}
+    }
+
     /// How often each operator is called in what ONNX Runtime makes of a model when it loads it.
     pub fn rewritten(&self, _model: &Path, _level: Level) -> Result<BTreeMap<String, usize>, RuntimeError> {
         match self.never {}

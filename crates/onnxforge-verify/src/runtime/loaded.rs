@@ -131,6 +131,16 @@ impl Runtime {
         Ok(Opened { session })
     }
 
+    /// Whether it takes a model, which is not run. Weights are left out, so that the answer takes as long for large models as for small ones;
+    /// they are handed over only where the model is refused without them, since a kernel may want its weights to be constants.
+    pub fn takes(&self, model: &Model) -> Result<(), RuntimeError> {
+        let bytes = handed::without_weights(model)?;
+        match self.session(Level::Off)?.commit_from_memory(&bytes) {
+            Ok(_) => Ok(()),
+            Err(_) => self.open_model(model, Level::Off).map(drop),
+        }
+    }
+
     /// How often each operator is called in what ONNX Runtime makes of a model when it loads it.
     pub fn rewritten(&self, model: &Path, level: Level) -> Result<BTreeMap<String, usize>, RuntimeError> {
         let folder = tempfile::tempdir()?;

@@ -1,4 +1,4 @@
-//! Analyses held against the passes and their cases, in one binary.
+//! Analyses and options held against the passes and their cases, in one binary.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -7,4 +7,5 @@ mod golden;
 
 mod audit;
 mod effort;
+mod exact;
 mod fingerprint;

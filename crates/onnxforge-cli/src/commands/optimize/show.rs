@@ -20,8 +20,9 @@ const SHOWN_MODULES: usize = 16;
 impl Shown {
     pub fn show(&self, out: &mut dyn Write) -> io::Result<()> {
         let report = &self.report;
-        if let Some(converted) = &report.opset {
-            upgrade::show(converted, out)?;
+        match &report.opset {
+            Some(converted) => upgrade::show(converted, report.tried.as_ref(), out)?,
+            None => upgrade::show_tried(report.tried.as_ref(), out)?,
         }
         self.show_operators(out)?;
         self.show_passes(out)?;

@@ -26,6 +26,7 @@ pub struct Moved {
 pub fn moved(cx: &Cx<'_>, id: NodeId, side: Side, order: &[usize]) -> Option<Moved> {
     let node = cx.node(id);
     let (spelling, told, accuracy) = spelled(cx, id).ok()?;
+    cx.budget.allows(accuracy).ok()?;
     let orders = spelling.orders(side, order)?;
     for (&input, order) in node.inputs().iter().zip(&orders.inputs) {
         let constant = input.and_then(|value| cx.model.constant(value));

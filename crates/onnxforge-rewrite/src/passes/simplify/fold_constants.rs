@@ -91,6 +91,8 @@ fn fold(cx: &Cx<'_>, id: NodeId) -> Result<Change, Skip> {
     {
         return Err(Skip::at(Reason::Rule("its result is an output"), output));
     }
+    // What results are made of can only make it worse.
+    cx.budget.allows(accuracy(call, &inputs, &[]))?;
     let results = match lazily(call, &inputs) {
         Some(tensor) => vec![tensor],
         None => evaluate(call, &inputs, cx.budget)?,

@@ -1,5 +1,6 @@
 //! Models handed to ONNX Runtime without writing their weights anywhere.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use ort::value::DynValue;
@@ -11,6 +12,9 @@ use onnxforge_ir::tensor::Data;
 use onnxforge_ir::{Model, Tensor};
 use onnxforge_ops::Array;
 use onnxforge_proto::Str;
+use onnxforge_proto::schema::{
+    Dimension, TensorProto, TensorShapeProto, TensorType, TypeProto, ValueInfoProto,
+};
 use onnxforge_proto::wire;
 
 /// Tensors of so many bytes are weights; smaller ones go with the graph.
@@ -61,6 +65,44 @@ impl Handed {
         wire::encode(&message).write_to(&mut graph).map_err(RuntimeError::Folder)?;
         Ok(Self { graph, folder, weights })
     }
+}
+
+/// A model without its weights, which are inputs instead: small and quickly encoded, whatever the model's size. ONNX Runtime looks for the same
+/// operators, versions and types in it.
+pub fn without_weights(model: &Model) -> Result<Vec<u8>, RuntimeError> {
+    let unreadable = |error: &dyn std::fmt::Display| RuntimeError::Unreadable(error.to_string());
+    let mut message =
+        to_message(model, &mut |_: &Tensor| Ok(Place::Inside)).map_err(|error| unreadable(&error))?;
+    if let Some(graph) = &mut message.graph {
+        let weights: HashSet<Str> = model
+            .initializers_in(model.main())
+            .filter(|(_, constant)| constant.dense().is_some_and(|tensor| tensor.byte_len() >= WEIGHT))
+            .map(|(id, _)| model.value(id).name().clone())
+            .collect();
+        let listed: HashSet<Str> = graph.input.iter().filter_map(|port| port.name.clone()).collect();
+        let is_weight =
+            |tensor: &TensorProto| tensor.name.as_ref().is_some_and(|name| weights.contains(name));
+        let (outside, inside): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut graph.initializer).into_iter().partition(is_weight);
+        graph.initializer = inside;
+        let ports = outside
+            .into_iter()
+            .filter(|tensor| tensor.name.as_ref().is_some_and(|name| !listed.contains(name)));
+        graph.input.extend(ports.map(|tensor| port(&tensor)));
+    }
+    let mut bytes = Vec::new();
+    wire::encode(&message).write_to(&mut bytes).map_err(RuntimeError::Folder)?;
+    Ok(bytes)
+}
+
+/// An input of the type and shape of a tensor.
+fn port(tensor: &TensorProto) -> ValueInfoProto {
+    let dim = tensor.dims.iter().map(|&size| Dimension { dim_value: Some(size), ..Dimension::default() });
+    let shape = TensorShapeProto { dim: dim.collect(), ..TensorShapeProto::default() };
+    let held =
+        TensorType { elem_type: tensor.data_type, shape: Some(Box::new(shape)), ..TensorType::default() };
+    let r#type = TypeProto { tensor_type: Some(Box::new(held)), ..TypeProto::default() };
+    ValueInfoProto { name: tensor.name.clone(), r#type: Some(Box::new(r#type)), ..ValueInfoProto::default() }
 }
 
 fn folder_of(path: &Path) -> PathBuf {
