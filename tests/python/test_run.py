@@ -94,7 +94,7 @@ def test_bad_inputs_are_refused_in_one_line(forge, tmp_path):
     np.savez(tmp_path / "wrong.npz", f=np.zeros(2, np.int64))
     forge("run", path, "--inputs", tmp_path / "wrong.npz").refused("f")
     np.savez(tmp_path / "unknown.npz", q=np.zeros(2, np.float32))
-    forge("run", path, "--inputs", tmp_path / "unknown.npz", "--set-dim", "n=2").refused("string")
+    forge("run", path, "--inputs", tmp_path / "unknown.npz", "--set-dim", "n=2").refused("q")
     (tmp_path / "broken.npz").write_bytes(b"PK\x03\x04 nothing")
     forge("run", path, "--inputs", tmp_path / "broken.npz").refused("broken.npz")
     forge("run", path, "--inputs", tmp_path / "absent.npz").refused("absent.npz")
@@ -137,7 +137,8 @@ def test_shapes_are_compared_with_the_declarations(forge, tmp_path):
     run(a=(2, 3), b=4, c=4).good()
     run(a=(2, 3), b=4).good()  # c is made up, with the size of b
     run(a=7, b=4, c=4).refused("the input a is [7], declared [2,3]")
-    run(a=(2, 3), b=4, c=1).refused("the input c is [1], declared [n]", "n is 4 in the input b")
+    run(a=(2, 3), b=4, c=1).good()  # one name, two sizes: runtimes take that
+    run(a=(2, 3), b=4, c=3).refused("Add")
 
 
 def test_a_given_shape_binds_names(forge, tmp_path):
@@ -146,7 +147,7 @@ def test_a_given_shape_binds_names(forge, tmp_path):
     inputs = np.load(file)
     assert len(inputs.files) > 1 and all(inputs[name].shape == (2, 4) for name in inputs.files)
     forge("run", path, "--set-shape", "input_ids=2").refused("the input input_ids is [2], declared [")
-    forge("run", path, "--set-shape", "input_ids=2,4", "--set-dim", "batch=3").refused("batch is set to 3")
+    forge("run", path, "--set-shape", "input_ids=2,4", "--set-dim", "batch=3").refused("batch is 2 in the shape of input_ids, and set to 3")
     text = '<ir_version: 10, opset_import: ["" : 21]> g (float[n, 3] a) => (float[n, 3] y) { y = Neg (a) }'
     path = parsed(text, tmp_path / "m.onnx")
     forge("run", path, "--set-shape", "a=2x4").refused("the input a is [2,4], declared [n,3]")

@@ -84,10 +84,13 @@ def test_exact_results_have_the_same_bits(forge, model, tmp_path):
 def test_what_cannot_be_compared_is_said_and_no_failure(forge, tmp_path):
     random = parsed(forge, tmp_path, "g (float[2] x) => (float[2] y) { i = Identity(x)  r = RandomNormalLike(i)  y = Add(i, r) }")
     found = report(forge, random, "-o", tmp_path / "out.onnx")
-    assert "random" in found["verification"]["unverified"] and found["after"]["nodes"] == 2
+    assert found["verification"]["unverified"] is None and found["after"]["nodes"] == 2
+    assert found["verification"]["global"]["verdict"] == "identical"
     custom = parsed(forge, tmp_path, "g (float[2] x) => (float[2] y) { i = Identity(x)  y = com.example.Own(i) }")
     found = report(forge, custom, "-o", tmp_path / "out.onnx")
     assert "Own" in found["verification"]["unverified"] and found["verification"]["local"]["checked"] == 1
+    done = forge("optimize", custom, "-o", tmp_path / "out.onnx", "--require-verified", env=WITH)
+    assert done.code == 1 and "--verify-dim" in done.out
 
 
 @pytest.mark.parametrize("engine", ["native", "ort"])

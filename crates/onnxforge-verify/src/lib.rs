@@ -461,7 +461,9 @@ const MOST_UNEQUAL: usize = 12;
 struct Run {
     inputs: Inputs,
     outputs: HashMap<String, Value>,
-    /// A dimension is 1 where others of its name are not.
+    /// Dimensions of one name have several sizes; it does not count as a sample.
+    is_unequal: bool,
+    /// One of them is 1 where others are not.
     breaks_a_name: bool,
 }
 
@@ -515,7 +517,9 @@ impl<'a> Work<'a> {
         while runs.len() < options.samples {
             let inputs = samples.at(runs.len())?;
             match side.outputs(&inputs) {
-                Ok(outputs) => runs.push(Run { inputs, outputs, breaks_a_name: false }),
+                Ok(outputs) => {
+                    runs.push(Run { inputs, outputs, is_unequal: false, breaks_a_name: false });
+                }
                 Err(error) if !error.may_be_about_sizes() || !samples.replace(runs.len()) => {
                     if runs.is_empty() {
                         return Err(error);
@@ -538,7 +542,7 @@ impl<'a> Work<'a> {
         for (shapes, breaks_a_name) in apart.chain(broadcast).take(MOST_UNEQUAL) {
             let inputs = samples.with(&shapes, runs.len())?;
             if let Ok(outputs) = side.outputs(&inputs) {
-                runs.push(Run { inputs, outputs, breaks_a_name });
+                runs.push(Run { inputs, outputs, is_unequal: true, breaks_a_name });
             }
         }
         Ok(runs)
@@ -572,14 +576,15 @@ impl<'a> Work<'a> {
                     let (count, largest) =
                         (doubts.len(), self.compared(place, run, found, options, &mut reports, &mut doubts));
                     match largest.is_finite() && doubts.len() == count {
-                        true => (outputs, by_sample) = (reports, [by_sample, vec![largest]].concat()),
+                        true => outputs = reports,
                         false => {
                             doubts.truncate(count);
                             unequal.push(run.inputs.sizes.clone());
                         }
                     }
                 } else {
-                    by_sample.push(self.compared(place, run, found, options, &mut outputs, &mut doubts));
+                    let largest = self.compared(place, run, found, options, &mut outputs, &mut doubts);
+                    by_sample.extend((!run.is_unequal).then_some(largest));
                 }
                 checkpoint();
                 progress.advance(1);
@@ -595,7 +600,7 @@ impl<'a> Work<'a> {
         Ok(Report {
             engine: options.engine,
             verdict,
-            samples: runs.len(),
+            samples: by_sample.len(),
             sizes,
             outputs,
             by_blocks: false,

@@ -42,7 +42,7 @@ pub fn is_blessing() -> bool {
 pub fn cases(text: &str) -> Vec<Case> {
     let case = |part: &str| {
         let (title, rest) = part.split_once('\n').unwrap();
-        let (before, verdict) = rest.split_once("\n--- ").unwrap_or_else(|| panic!("{title}: no verdict"));
+        let (before, verdict) = rest.split_once("\n---").unwrap_or_else(|| panic!("{title}: no verdict"));
         Case {
             title: title.trim().to_owned(),
             before: before.trim().to_owned(),

@@ -26,11 +26,11 @@ fn folder() -> PathBuf {
 }
 
 /// Runs a pass whose every edit must hold where it happens.
-fn run_pass(pass: &'static Pass, model: &mut Model) -> Outcome {
+fn run_pass(pass: &'static Pass, title: &str, model: &mut Model) -> Outcome {
     let mut local = Local::new(Duration::from_secs(60));
     let options = pipeline::Options { passes: vec![pass], ..pipeline::Options::default() };
     let outcome = optimize_watched(model, &options, Some(&mut local));
-    assert!(local.wrong.is_none(), "{:?}", local.wrong);
+    assert!(local.wrong.is_none(), "{}, {title}: {:?}", pass.name, local.wrong);
     outcome
 }
 
@@ -41,11 +41,11 @@ const ROUNDS: u64 = 6;
 fn verdict(pass: &'static Pass, case: &Case) -> String {
     let original = load(&case.before);
     let mut model = original.clone();
-    let outcome = run_pass(pass, &mut model);
+    let outcome = run_pass(pass, &case.title, &mut model);
     model.validate().unwrap();
     assert_eq!(model.fates().len(), original.node_count(), "{}: a node has no fate", case.title);
     let edits = model.journal().len();
-    run_pass(pass, &mut model);
+    run_pass(pass, &case.title, &mut model);
     assert_eq!(model.journal().len(), edits, "{}: a second run finds more", case.title);
     let random = case.before.contains("Random")
         || case.before.contains("Bernoulli")
