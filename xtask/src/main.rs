@@ -3,6 +3,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 mod bench;
+mod default_run;
 mod fuzz;
 mod hierarchy;
 mod latency;
@@ -90,6 +91,8 @@ enum Bench {
     Io(bench::Options),
     /// The whole command `optimize` against onnxsim's and OnnxSlim's, and against copying the files
     Optimize(peers::Options),
+    /// The default command, verified, against onnxsim's and OnnxSlim's, and against loading and running the original
+    Default(default_run::Options),
     /// How many shapes are inferred, beside onnx and ONNX Runtime
     Shapes(models::Options),
     /// Results of our evaluator against ONNX Runtime, on the zoo and on trained models from PyPI
@@ -146,6 +149,7 @@ fn main() -> ExitCode {
         Task::Wasm { if_possible } => wasm::run(if_possible),
         Task::Bench(Bench::Io(options)) => bench::run(&options),
         Task::Bench(Bench::Optimize(options)) => peers::run(&options),
+        Task::Bench(Bench::Default(options)) => default_run::run(&options),
         Task::Bench(Bench::Shapes(options)) => models::shapes(&options),
         Task::Bench(Bench::Models(options)) => models::accuracy(&options),
         Task::Bench(Bench::Speed(options)) => models::speed(&options),
