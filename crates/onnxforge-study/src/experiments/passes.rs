@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use onnxforge::passes::fuse::{fuse_attention_qkv, fuse_matmul_add_3d};
 use onnxforge_figures::plots::HeatMap;
 use serde_json::Value;
 
@@ -342,7 +343,7 @@ pub fn family(family: &Family, corpus: &Corpus, belongs: impl Fn(&Studied) -> bo
 
 /// Experiment 12.
 pub fn matmul_add_3d(corpus: &Corpus) -> Experiment {
-    const STEP: &str = "fuse_matmul_add_3d";
+    const STEP: &str = fuse_matmul_add_3d::PASS.name;
     let mut table = Table::new(
         "The pass alone",
         [
@@ -429,7 +430,7 @@ fn edits(model: &Studied, step: &str) -> f64 {
 
 /// Experiment 14.
 pub fn qkv(corpus: &Corpus) -> Experiment {
-    const STEP: &str = "fuse_attention_qkv";
+    const STEP: &str = fuse_attention_qkv::PASS.name;
     let mut table = Table::new(
         "Three products as one",
         [
