@@ -21,7 +21,6 @@ use onnxforge_ir::text::{self, PrintOptions};
 use onnxforge_ir::{Accuracy, DType, Model, Type};
 use onnxforge_ops::eval::sample::{self, sample};
 use onnxforge_ops::eval::{Options, Session};
-use onnxforge_ops::infer::Inference;
 use onnxforge_ops::{Array, Value};
 use onnxforge_proto::schema::ModelProto;
 use onnxforge_proto::wire;
