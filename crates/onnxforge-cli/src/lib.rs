@@ -25,7 +25,7 @@ pub use self::failure::{Failure, Kind, Verdict};
 pub use self::files::MEMORY;
 use self::program::Globals;
 
-/// Makes ONNX models smaller, faster and understandable, and proves that nothing changed.
+/// Makes ONNX models smaller, faster and understandable, and verifies that nothing changed.
 #[derive(Debug, Parser)]
 #[command(name = "onnxforge", version, max_term_width = 100, propagate_version = true)]
 #[command(after_help = "`onnxforge help COMMAND` shows the options of a command.\n\
