@@ -20,6 +20,9 @@ pub enum Verdict {
     No,
 }
 
+/// Exit code of a command that could not do its work.
+pub(crate) const FAILED: u8 = 2;
+
 /// Characters of an error line; names in a model may be of any length.
 const LONGEST: usize = 1000;
 

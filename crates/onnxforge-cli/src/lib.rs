@@ -8,6 +8,7 @@ mod call;
 mod commands;
 pub mod failure;
 pub mod files;
+pub mod globals;
 mod help;
 pub mod jobs;
 pub mod output;
@@ -23,7 +24,7 @@ pub use self::call::{Answer, Call, Ended, Event, call};
 use self::commands::Command;
 pub use self::failure::{Failure, Kind, Verdict};
 pub use self::files::MEMORY;
-use self::program::Globals;
+use self::globals::Globals;
 
 /// Makes ONNX models smaller, faster and understandable, and verifies that nothing changed.
 #[derive(Debug, Parser)]

@@ -13,8 +13,6 @@ use crate::corpus::Studied;
 use crate::step::Step;
 use crate::subject::Subject;
 
-/// The folder for what commands make on the way.
-pub const MADE: &str = "made";
 /// How often the order of passes is shuffled.
 pub const SHUFFLES: u64 = 5;
 /// How far results may move in the sweep.

@@ -7,8 +7,7 @@ use onnxforge::passes::{eliminate, fuse, layout, simplify};
 use onnxforge_figures::plots::bars;
 use serde_json::Value;
 
-use super::passes::megabytes;
-use super::{Experiment, finding, reduction};
+use super::{Experiment, finding, megabytes, reduction};
 use crate::corpus::{Corpus, Studied};
 use crate::table::{Cell, Table};
 

@@ -7,7 +7,7 @@ use onnxforge_figures::plots::HeatMap;
 use serde_json::Value;
 
 use super::graphs::{NONE, stays};
-use super::{Experiment, finding, reduction};
+use super::{Experiment, finding, megabytes, reduction};
 use crate::corpus::{Corpus, Studied};
 use crate::table::{Cell, Table};
 
@@ -243,11 +243,6 @@ fn why(models: &[&Studied], pass: &str) -> Why {
         ),
     };
     Why { edits, text, places, is_known: asked == models.len() }
-}
-
-/// Bytes in the answer of `optimize`, in MB.
-pub fn megabytes(model: &Studied, place: &str) -> Cell {
-    Cell::number(model.number("optimize", place).map(|bytes| bytes / 1e6), 2)
 }
 
 /// An experiment about models of one kind.
