@@ -1,4 +1,4 @@
-"""Makes ONNX models smaller, faster and understandable, and proves that nothing changed.
+"""Makes ONNX models smaller, faster and understandable, and verifies that nothing changed.
 
 >>> import onnxforge
 >>> result = onnxforge.optimize("model.onnx", "small.onnx")   # doctest: +SKIP

@@ -10,5 +10,8 @@ pub fn run() -> Result<()> {
     step("formatting of the fuzz targets", &mut cargo(&fuzz))?;
     let mut clippy = cargo(&["clippy", "--workspace", "--all-targets"]);
     clippy.args(["--", "-D", "warnings"]);
-    step("clippy", &mut clippy)
+    step("clippy", &mut clippy)?;
+    let mut bare = cargo(&["clippy", "-p", "onnxforge", "--no-default-features"]);
+    bare.args(["--", "-D", "warnings"]);
+    step("clippy without features", &mut bare)
 }

@@ -225,3 +225,21 @@ fn look_again(model: &Model, opset: Option<i64>, findings: &mut [Finding]) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scene::unknown_rules;
+
+    #[test]
+    fn named_rules_exist() {
+        let of_kinds = kinds().filter_map(|(_, kind)| match kind.find {
+            Find::Rules(pass, rules, _) => Some((kind.id, pass, rules)),
+            Find::Walk(_) | Find::Edits(_) => None,
+        });
+        let (pass, rules) = shapes::EXPANDED_OPERANDS;
+        for (id, pass, rules) in of_kinds.chain([("expand_add", pass, rules)]) {
+            assert_eq!(unknown_rules(pass, rules), [""; 0], "{id}: {pass:?}");
+        }
+    }
+}

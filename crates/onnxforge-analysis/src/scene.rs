@@ -95,8 +95,7 @@ impl<'m> Scene<'m> {
     /// The places that rules of a pass recognise; all its rules, where none are named.
     pub fn places(&self, pass: &'static Pass, rules: &[&str], left: Left) -> Vec<Place> {
         let Work::Rules(all) = pass.work else { return Vec::new() };
-        let exists = |name: &&str| all.iter().any(|rule| rule.name() == *name);
-        debug_assert!(rules.iter().all(exists), "{pass:?} has not all of {rules:?}");
+        debug_assert_eq!(unknown_rules(pass, rules), [""; 0], "{pass:?} does not have them");
         let mut places = Vec::new();
         for (id, _) in self.model().nodes() {
             onnxforge_proto::cancel::checkpoint();
@@ -194,6 +193,15 @@ impl<'m> Scene<'m> {
         });
         nodes.filter(|node| seen.insert(*node)).collect()
     }
+}
+
+/// Those of the names that no rule of the pass has.
+pub(crate) fn unknown_rules<'n>(pass: &Pass, names: &[&'n str]) -> Vec<&'n str> {
+    let all = match pass.work {
+        Work::Rules(all) => all,
+        Work::Model { .. } => &[],
+    };
+    names.iter().copied().filter(|name| all.iter().all(|rule| rule.name() != *name)).collect()
 }
 
 /// The model without detours, so that the same thing always looks the same: what passes find that run before fusions.

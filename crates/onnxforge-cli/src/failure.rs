@@ -5,6 +5,8 @@ use std::error::Error;
 use std::fmt::{self, Display};
 use std::path::{Path, PathBuf};
 
+use onnxforge::hierarchy::select::NoModule;
+use onnxforge::interface::InterfaceError;
 use onnxforge::io::{LoadError, SaveError};
 use onnxforge::runtime::{Missing, RuntimeError};
 use serde::Serialize;
@@ -17,6 +19,9 @@ pub enum Verdict {
     /// The answer is no.
     No,
 }
+
+/// Exit code of a command that could not do its work.
+pub(crate) const FAILED: u8 = 2;
 
 /// Characters of an error line; names in a model may be of any length.
 const LONGEST: usize = 1000;
@@ -90,6 +95,9 @@ impl Display for Failure {
 impl<E: Error + 'static> From<E> for Failure {
     fn from(error: E) -> Self {
         let mut failure = Self::new(&error);
+        if let Some(hint) = hint(&error) {
+            failure.message.push_str(hint);
+        }
         let any: &dyn Any = match (&error as &dyn Any).downcast_ref::<onnxforge::Error>() {
             Some(onnxforge::Error::Load(error)) => error,
             Some(onnxforge::Error::Save(error)) => error,
@@ -106,12 +114,56 @@ impl<E: Error + 'static> From<E> for Failure {
             }
         } else if let Some(error) = any.downcast_ref::<SaveError>() {
             (failure.kind, failure.path) = (Kind::Save, Some(error.path().to_owned()));
-            if matches!(error, SaveError::TooLarge { .. }) {
-                failure.message.push_str(" (--external split)");
-            }
         } else if any.is::<Missing>() || any.is::<&'static Missing>() || any.is::<RuntimeError>() {
             failure.kind = Kind::Runtime;
         }
         failure
+    }
+}
+
+/// The command or option that helps, for errors of the library that have one.
+fn hint(error: &dyn Any) -> Option<&'static str> {
+    if let Some(error) = error.downcast_ref::<onnxforge::Error>() {
+        return match error {
+            onnxforge::Error::Load(error) => hint(error),
+            onnxforge::Error::Save(error) => hint(error),
+            onnxforge::Error::Interface(error) => hint(error),
+            onnxforge::Error::NoModule(error) => hint(error),
+            _ => None,
+        };
+    }
+    if error.downcast_ref().is_some_and(LoadError::is_text) {
+        return Some("; `onnxforge parse` reads models in the ONNX notation");
+    }
+    if let Some(SaveError::TooLarge { .. }) = error.downcast_ref() {
+        return Some(" (--external split)");
+    }
+    if let Some(InterfaceError::NoValue { near: None, .. }) = error.downcast_ref() {
+        return Some("; `onnxforge infer` lists them");
+    }
+    if let Some(NoModule { near: None, .. }) = error.downcast_ref() {
+        return Some("; `onnxforge tree` lists them");
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onnxforge::io::LoadOptions;
+
+    #[test]
+    fn errors_of_the_library_name_the_command_that_helps() {
+        let unknown = |near: Option<&str>| NoModule { wanted: "a".into(), near: near.map(str::to_owned) };
+        let message = |error: onnxforge::Error| Failure::from(error).message;
+        assert_eq!(
+            message(unknown(None).into()),
+            "the model has no module \"a\"; `onnxforge tree` lists them"
+        );
+        assert_eq!(message(unknown(Some("b")).into()), "the model has no module \"a\"; did you mean \"b\"?");
+        let value = InterfaceError::NoValue { name: "a".into(), near: None };
+        assert!(message(value.into()).ends_with("`onnxforge infer` lists them"));
+        let text = onnxforge::io::load_bytes(b"ir_version: 8".to_vec(), None, &LoadOptions::default());
+        assert!(Failure::from(text.unwrap_err()).message.ends_with("reads models in the ONNX notation"));
     }
 }

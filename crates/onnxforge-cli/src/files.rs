@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use onnxforge::Invalid;
 use onnxforge::blob::Blob;
 use onnxforge::check::Rule;
 use onnxforge::io::save::{save_message, write_file};
@@ -13,7 +14,6 @@ use onnxforge::io::{
 };
 use onnxforge::ir::Model;
 use onnxforge::load_valid;
-use onnxforge::loading::Invalid;
 use onnxforge::mmap::MappedFile;
 use onnxforge::progress::Progress;
 use onnxforge::proto::schema::ModelProto;

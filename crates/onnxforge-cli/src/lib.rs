@@ -8,6 +8,7 @@ mod call;
 mod commands;
 pub mod failure;
 pub mod files;
+pub mod globals;
 mod help;
 pub mod jobs;
 pub mod output;
@@ -23,9 +24,9 @@ pub use self::call::{Answer, Call, Ended, Event, call};
 use self::commands::Command;
 pub use self::failure::{Failure, Kind, Verdict};
 pub use self::files::MEMORY;
-use self::program::Globals;
+use self::globals::Globals;
 
-/// Makes ONNX models smaller, faster and understandable, and proves that nothing changed.
+/// Makes ONNX models smaller, faster and understandable, and verifies that nothing changed.
 #[derive(Debug, Parser)]
 #[command(name = "onnxforge", version, max_term_width = 100, propagate_version = true)]
 #[command(after_help = "`onnxforge help COMMAND` shows the options of a command.\n\

@@ -3,7 +3,6 @@
 use std::ffi::OsString;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::sync::Mutex;
 
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
@@ -15,31 +14,8 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::files::{Files, WrittenFile};
-use crate::program::Globals;
+use crate::globals::{Globals, JsonTarget};
 use crate::progress::Bar;
-
-/// Where `--json` goes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum JsonTarget {
-    /// Standard output, instead of the text.
-    Stdout,
-    /// A file, beside the text.
-    File(PathBuf),
-}
-
-impl FromStr for JsonTarget {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        if text == "-" {
-            return Ok(Self::Stdout);
-        }
-        if text.ends_with(".onnx") {
-            return Err("this looks like a model; write --json after the models".to_owned());
-        }
-        Ok(Self::File(text.into()))
-    }
-}
 
 /// Where a command works: where its files are, and who sees its progress and its result.
 pub struct Output {
@@ -286,11 +262,5 @@ mod tests {
         let mut shown = Vec::new();
         write!(Harmless(&mut shown), "a\u{1b}[31mb\u{9b}2J\n\tä\u{7f}").unwrap();
         assert_eq!(String::from_utf8(shown).unwrap(), "a\u{fffd}[31mb\u{a0}2J\n\tä\u{fffd}");
-    }
-
-    #[test]
-    fn json_target_is_not_mistaken_for_a_model() {
-        assert_eq!("-".parse(), Ok(JsonTarget::Stdout));
-        assert!("model.onnx".parse::<JsonTarget>().is_err());
     }
 }

@@ -31,7 +31,7 @@ pub fn replace_with(command: &mut Command) -> io::Error {
     return std::os::unix::process::CommandExt::exec(command);
     #[cfg(not(unix))]
     match command.status() {
-        Ok(status) => std::process::exit(status.code().unwrap_or(crate::program::FAILED.into())),
+        Ok(status) => std::process::exit(status.code().unwrap_or(crate::failure::FAILED.into())),
         Err(error) => error,
     }
 }
@@ -96,7 +96,7 @@ pub fn end_with_starter() {
             while parent_id() == starter {
                 std::thread::sleep(LOOK);
             }
-            std::process::exit(crate::program::FAILED.into());
+            std::process::exit(crate::failure::FAILED.into());
         };
         // Where the system has no room for one more thread, nobody watches, and the work goes on to its end.
         let _ = std::thread::Builder::new().stack_size(WATCHER_STACK).spawn(watch);

@@ -6,12 +6,16 @@ use onnxforge_ops::check::nearest;
 
 /// There is no such module.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{} {wanted:?}; {hint}", if wanted.contains('*') { "no module fits" } else { "the model has no module" })]
+#[error(
+    "{} {wanted:?}{}",
+    if wanted.contains('*') { "no module fits" } else { "the model has no module" },
+    near.as_ref().map(|near| format!("; did you mean {near:?}?")).unwrap_or_default()
+)]
 pub struct NoModule {
     /// What was asked for.
-    wanted: String,
-    /// What may have been meant.
-    hint: String,
+    pub wanted: String,
+    /// The module that may have been meant.
+    pub near: Option<String>,
 }
 
 /// The paths that a pattern means: a tag, a path, or either with `*` for one level and `**` for any number of levels.
@@ -45,11 +49,7 @@ pub fn select(hierarchy: &Hierarchy, tags: &Tags, pattern: &str) -> Result<Vec<S
             (_, true) => tags.similar(wanted),
             _ => nearest(wanted, table.iter().map(|(_, module)| &*module.path)).or_else(ends),
         };
-        let hint = match near {
-            Some(near) => format!("did you mean {near:?}?"),
-            None => "`onnxforge tree` lists them".to_owned(),
-        };
-        return Err(NoModule { wanted: pattern.to_owned(), hint });
+        return Err(NoModule { wanted: pattern.to_owned(), near: near.map(str::to_owned) });
     }
     Ok(found)
 }

@@ -69,7 +69,7 @@ pub fn problems(model: &Model, hierarchy: &Hierarchy, tags: &Tags) -> Vec<String
                 if recorded.fingerprint.as_ref().is_some_and(|known| *known != fingerprint(model)) =>
             {
                 found.push(format!(
-                    "{HIERARCHY} was written for another graph: a tool changed it since; `onnxforge tag` or `restore` brings it up to date"
+                    "{HIERARCHY} was written for another graph: a tool changed it since; tag the model again, or restore its hierarchy"
                 ));
             }
             Ok(_) => {}

@@ -30,8 +30,8 @@ pub enum InterfaceError {
     NoDim { name: String, hint: String },
     #[error("the model has no input {name:?}; it has {hint}")]
     NoInput { name: String, hint: String },
-    #[error("no value of the graph is named {name:?}; {hint}")]
-    NoValue { name: String, hint: String },
+    #[error("no value of the graph is named {name:?}{}", near.as_ref().map(|near| format!("; did you mean {near:?}?")).unwrap_or_default())]
+    NoValue { name: String, near: Option<String> },
     #[error("the input {name} is declared as {declared}, which {wanted:?} does not fit")]
     Shape { name: String, declared: String, wanted: Vec<usize> },
     #[error("the dimension {name} would be both {first} and {second}")]
@@ -138,11 +138,8 @@ fn output(model: &Model, inference: &Inference, name: &str) -> Result<Port, Inte
     let own = || model.values().filter(|(id, _)| model.scope_of(*id) == Some(model.main()));
     let Some((value, _)) = own().find(|(_, value)| **value.name() == *name) else {
         let names = own().map(|(_, value)| &**value.name());
-        let hint = match nearest(name, names) {
-            Some(near) => format!("did you mean {near:?}?"),
-            None => "`onnxforge infer` lists them".to_owned(),
-        };
-        return Err(InterfaceError::NoValue { name: name.to_owned(), hint });
+        let near = nearest(name, names).map(str::to_owned);
+        return Err(InterfaceError::NoValue { name: name.to_owned(), near });
     };
     let mut ports = model.scope(model.main()).outputs().iter();
     if let Some(port) = ports.find(|port| port.value == value) {

@@ -5,9 +5,10 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::plan::MADE;
 use crate::step::{Answer, Kept, Stamp};
 
+/// The folder of a model for what commands make on the way.
+pub const MADE: &str = "made";
 /// Characters of a word of a command that are shown.
 const LONGEST: usize = 60;
 

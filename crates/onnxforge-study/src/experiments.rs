@@ -152,6 +152,11 @@ fn finding<'m>(model: &'m Studied, id: &str) -> Option<&'m serde_json::Value> {
     findings.iter().find(|finding| finding["id"] == id)
 }
 
+/// Bytes in the answer of `optimize`, in MB.
+fn megabytes(model: &Studied, place: &str) -> Cell {
+    Cell::number(model.number("optimize", place).map(|bytes| bytes / 1e6), 2)
+}
+
 /// How many percent fewer.
 fn reduction([before, after]: [f64; 2]) -> f64 {
     if before > 0.0 { (1.0 - after / before) * 100.0 } else { 0.0 }

@@ -17,7 +17,8 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use onnxforge_cli::failure::Failure;
-use onnxforge_cli::program::{Globals, explain};
+use onnxforge_cli::globals::Globals;
+use onnxforge_cli::program::explain;
 
 /// Run all experiments on many models; write tables, plots and a page.
 ///

@@ -3,6 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
+use onnxforge::passes::fuse::{fuse_attention_qkv, fuse_matmul_add_3d};
 use onnxforge::passes::targets::PORTABLE;
 use onnxforge::random::Random;
 use serde_json::Value;
@@ -12,8 +13,6 @@ use crate::corpus::Studied;
 use crate::step::Step;
 use crate::subject::Subject;
 
-/// The folder for what commands make on the way.
-pub const MADE: &str = "made";
 /// How often the order of passes is shuffled.
 pub const SHUFFLES: u64 = 5;
 /// How far results may move in the sweep.
@@ -26,8 +25,8 @@ pub const SHORT: usize = 8;
 pub fn making(args: &Args, subject: &Subject, known: &Studied, file: &Path) -> Step {
     let (step, option) = match file.file_name().and_then(OsStr::to_str) {
         Some(NEWER) => ("newer", Some(OPSET.into())),
-        Some(QKV) => ("fuse_attention_qkv", Some(with_qkv())),
-        Some(PRODUCTS) => ("fuse_matmul_add_3d", Some(ALONE.into())),
+        Some(QKV) => (fuse_attention_qkv::PASS.name, Some(with_qkv())),
+        Some(PRODUCTS) => (fuse_matmul_add_3d::PASS.name, Some(alone())),
         _ => ("optimize", None),
     };
     let mut words: Vec<OsString> = vec!["optimize".into(), subject.path.clone().into()];
@@ -42,8 +41,13 @@ pub fn making(args: &Args, subject: &Subject, known: &Studied, file: &Path) -> S
 
 /// All passes, and the one that makes one product of three, which runs only on request.
 fn with_qkv() -> OsString {
-    let names = PORTABLE.passes().map(|pass| pass.name).chain(["fuse_attention_qkv"]);
+    let names = PORTABLE.passes().map(|pass| pass.name).chain([fuse_attention_qkv::PASS.name]);
     format!("--passes={}", names.collect::<Vec<_>>().join(",")).into()
+}
+
+/// What runs the pass about 3-D products alone.
+fn alone() -> OsString {
+    format!("--passes={}", fuse_matmul_add_3d::PASS.name).into()
 }
 
 /// The model after all passes, with newer operators, after all passes and the one that makes one product of three, and after the one about
@@ -53,9 +57,8 @@ const NEWER: &str = "newer.onnx";
 const QKV: &str = "qkv.onnx";
 const PRODUCTS: &str = "products.onnx";
 
-/// What allows newer operators, and what runs the pass about 3-D products alone.
+/// What allows newer operators.
 pub const OPSET: &str = "--opset=23";
-const ALONE: &str = "--passes=fuse_matmul_add_3d";
 
 /// The questions about a model that need no clock, in the order in which they are asked.
 pub fn questions(args: &Args, subject: &Subject, made: &Path) -> Vec<Step> {
@@ -88,8 +91,8 @@ pub fn questions(args: &Args, subject: &Subject, made: &Path) -> Vec<Step> {
         let chosen = word(&format!("--passes={}", order.join(",")));
         steps.push(optimize(&format!("order_{shuffle}"), "shuffled.onnx", &[off.clone(), chosen]));
     }
-    steps.push(optimize("fuse_matmul_add_3d", PRODUCTS, &[word(ALONE), seed.clone()]));
-    steps.push(optimize("fuse_attention_qkv", QKV, &[with_qkv(), seed.clone()]));
+    steps.push(optimize(fuse_matmul_add_3d::PASS.name, PRODUCTS, &[alone(), seed.clone()]));
+    steps.push(optimize(fuse_attention_qkv::PASS.name, QKV, &[with_qkv(), seed.clone()]));
     let mut sweep =
         vec![word("verify"), model(), result(OPTIMIZED), word(&format!("--sweep={}", args.sweep))];
     // How far results move is measured; whether that is right, `optimize` has asked a float64 run.
@@ -128,11 +131,15 @@ pub fn measurements(args: &Args, subject: &Subject, known: &Studied, made: &Path
         if known.sizes(SHORT) != known.sizes(LENGTH) {
             steps.push(bench("bench_short", &[OPTIMIZED, NEWER], SHORT));
         }
-        if !known.passes("fuse_matmul_add_3d").is_empty() {
+        if !known.passes(fuse_matmul_add_3d::PASS.name).is_empty() {
             steps.push(bench("bench_3d", &[PRODUCTS], LENGTH));
         }
     }
-    if known.passes("fuse_attention_qkv").iter().any(|(name, _)| *name == "fuse_attention_qkv") {
+    if known
+        .passes(fuse_attention_qkv::PASS.name)
+        .iter()
+        .any(|(name, _)| *name == fuse_attention_qkv::PASS.name)
+    {
         let qkv = [made.join(QKV)];
         let words = ["products".into(), qkv[0].clone().into_os_string()];
         steps.push(Step::of_lab("products", words).reading(&qkv));

@@ -19,9 +19,9 @@ use onnxforge_cli::process::Limits;
 use serde::Serialize;
 
 use crate::args::Args;
-use crate::corpus::{Corpus, Studied};
+use crate::corpus::{Corpus, MADE, Studied};
 use crate::experiments;
-use crate::plan::{MADE, making, measurements, questions};
+use crate::plan::{making, measurements, questions};
 use crate::program;
 use crate::step::{self, Answer, Desk, Step};
 use crate::subject::{Subject, subjects};

@@ -1,9 +1,12 @@
 //! Why something that was asked of the library cannot be done.
 
+use std::fmt;
+
 use onnxforge_hierarchy::extract::ExtractError;
 use onnxforge_hierarchy::lineage::Stray;
 use onnxforge_hierarchy::select::NoModule;
 use onnxforge_ir::io::{LoadError, SaveError};
+use onnxforge_ops::check::Problem;
 use onnxforge_ops::eval::RunError;
 use onnxforge_rewrite::interface::InterfaceError;
 use onnxforge_rewrite::upgrade::UpgradeError;
@@ -11,7 +14,6 @@ use onnxforge_verify::VerifyError;
 use onnxforge_verify::guard::GuardError;
 use onnxforge_verify::runtime::Missing;
 
-use crate::loading::Invalid;
 use crate::opset::OpsetError;
 use crate::selection::SelectionError;
 
@@ -61,4 +63,25 @@ pub enum Error {
     /// A file cannot be written.
     #[error(transparent)]
     Save(#[from] SaveError),
+}
+
+/// A model that contradicts the standard: it has no meaning that could be kept.
+#[derive(Clone, Debug)]
+pub struct Invalid {
+    /// The worst that is wrong.
+    pub first: Problem,
+    /// How much else is wrong.
+    pub more: usize,
+}
+
+impl std::error::Error for Invalid {}
+
+impl fmt::Display for Invalid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.first.place, self.first.message)?;
+        match self.more {
+            0 => Ok(()),
+            more => write!(f, " (and {more} more)"),
+        }
+    }
 }

@@ -93,7 +93,7 @@ pub use onnxforge_rewrite::{interface, passes, upgrade};
 pub use onnxforge_verify as verify;
 pub use onnxforge_verify::{bench, runtime};
 
-pub use self::error::Error;
+pub use self::error::{Error, Invalid};
 pub use self::extraction::{ExtractOptions, Extracted, extract};
 pub use self::loading::{load, load_valid};
 pub use self::opset::Opset;

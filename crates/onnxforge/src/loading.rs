@@ -1,37 +1,15 @@
 //! Files to models that are valid.
 
-use std::fmt;
 use std::path::Path;
 
 use onnxforge_ir::Model;
 use onnxforge_ir::io::{LoadOptions, Source};
 use onnxforge_ops::check::{Problem, Rule, Severity, check};
 
-use crate::Error;
+use crate::error::{Error, Invalid};
 
 /// Rules that a model may break without losing its meaning.
 pub const HARMLESS: &[Rule] = &[Rule::MissingShape, Rule::RuntimeOperator];
-
-/// A model that contradicts the standard: it has no meaning that could be kept.
-#[derive(Clone, Debug)]
-pub struct Invalid {
-    /// The worst that is wrong.
-    pub first: Problem,
-    /// How much else is wrong.
-    pub more: usize,
-}
-
-impl std::error::Error for Invalid {}
-
-impl fmt::Display for Invalid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.first.place, self.first.message)?;
-        match self.more {
-            0 => Ok(()),
-            more => write!(f, " (and {more} more)"),
-        }
-    }
-}
 
 /// Loads the model in a file, and makes sure that it is valid. [`crate::io::load`] takes also what is not.
 pub fn load(path: impl AsRef<Path>) -> Result<Model, Error> {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use super::{Find, Found, Kind, On};
 use crate::scene::{Left, Place, Scene};
 use onnxforge_ir::{NodeId, ValueId};
-use onnxforge_rewrite::passes::{eliminate, simplify};
+use onnxforge_rewrite::passes::{Pass, eliminate, simplify};
 
 pub(super) static KINDS: &[Kind] = &[
     Kind {
@@ -49,10 +49,14 @@ fn chains(scene: &Scene<'_>) -> Found {
     found
 }
 
+/// The rules that recognise operands of elementwise operators that an Expand makes.
+pub(super) const EXPANDED_OPERANDS: (&Pass, &[&str]) =
+    (&eliminate::eliminate_expand_identity::PASS, &["broadcast_anyway"]);
+
 /// Sums of an Expand, as the pass sees them at every elementwise operator.
 fn expand_add(scene: &Scene<'_>) -> Found {
-    let mut places =
-        scene.places(&eliminate::eliminate_expand_identity::PASS, &["broadcast_anyway"], Left::Counts);
+    let (pass, rules) = EXPANDED_OPERANDS;
+    let mut places = scene.places(pass, rules, Left::Counts);
     let is_sum = |place: &Place| place.root.is_some_and(|root| scene.model().node(root).op().is("Add"));
     places.retain(is_sum);
     // The Expand stands for the place: the sum is made anew whatever happens.

@@ -13,6 +13,15 @@ use crate::scene::{Left, Scene};
 use onnxforge_ir::{Model, Node, NodeId, ValueId};
 use onnxforge_rewrite::passes::{Pass, fuse, target};
 
+/// Rules of a pass that recognise what is spelled out: all where none are named.
+type Rules = (&'static Pass, &'static [&'static str]);
+
+const LAYER_NORMS: Rules = (&fuse::fuse_layer_norm::PASS, &["core"]);
+const RMS_NORMS: Rules = (&fuse::fuse_rms_norm::PASS, &["core"]);
+const GELUS: Rules = (&fuse::fuse_gelu::PASS, &[]);
+const SILUS: Rules = (&target::ort_quick_gelu::PASS, &[]);
+const ROTATIONS: Rules = (&fuse::fuse_rotary_embedding::PASS, &["turned", "joined"]);
+
 /// What a model is made of, as far as its class shows in it.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Features {
@@ -90,7 +99,7 @@ impl Features {
         };
         let vocabulary = inputs.iter().filter_map(rows).max();
         let named = |names: &[&str]| count(model, |node| names.contains(&&*node.op().name));
-        let spelled = |pass: &'static Pass, rules: &[&str]| scene.places(pass, rules, Left::Counts).len();
+        let spelled = |(pass, rules): Rules| scene.places(pass, rules, Left::Counts).len();
         let convs = convolutions(scene);
         let along = |axes: usize| convs.iter().filter(|conv| conv.kernel.len() == axes).count();
         let matmuls = products_with_weights(scene);
@@ -113,18 +122,17 @@ impl Features {
             cross_attention: cross(scene, &blocks),
             caches: inputs.iter().filter(|input| matches!(input, Input::Cache)).count(),
             layer_norms: named(&["LayerNormalization", "SkipLayerNormalization", "EmbedLayerNormalization"])
-                + spelled(&fuse::fuse_layer_norm::PASS, &["core"]),
+                + spelled(LAYER_NORMS),
             rms_norms: named(&[
                 "RMSNormalization",
                 "SimplifiedLayerNormalization",
                 "SkipSimplifiedLayerNormalization",
-            ]) + spelled(&fuse::fuse_rms_norm::PASS, &["core"]),
+            ]) + spelled(RMS_NORMS),
             batch_norms: named(&["BatchNormalization"]),
-            gelus: named(&["Gelu", "FastGelu", "BiasGelu"]) + spelled(&fuse::fuse_gelu::PASS, &[]),
-            silus: named(&["Swish", "QuickGelu", "Silu"]) + spelled(&target::ort_quick_gelu::PASS, &[]),
+            gelus: named(&["Gelu", "FastGelu", "BiasGelu"]) + spelled(GELUS),
+            silus: named(&["Swish", "QuickGelu", "Silu"]) + spelled(SILUS),
             gates: gates(scene).len(),
-            rotations: named(&["RotaryEmbedding"])
-                + spelled(&fuse::fuse_rotary_embedding::PASS, &["turned", "joined"]),
+            rotations: named(&["RotaryEmbedding"]) + spelled(ROTATIONS),
             recurrent: named(&["LSTM", "GRU", "RNN", "DynamicQuantizeLSTM"]),
             estimators: count(model, |node| node.op().domain.starts_with("ai.onnx.ml")),
             scores_vocabulary: vocabulary.is_some_and(|rows| scores(scene, rows)),
@@ -254,4 +262,17 @@ fn gives_wave(scene: &Scene<'_>, convs: &[Convolution]) -> bool {
         }
         false
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scene::unknown_rules;
+
+    #[test]
+    fn named_rules_exist() {
+        for (pass, rules) in [LAYER_NORMS, RMS_NORMS, GELUS, SILUS, ROTATIONS] {
+            assert_eq!(unknown_rules(pass, rules), [""; 0], "{pass:?}");
+        }
+    }
 }

@@ -7,9 +7,9 @@ use onnxforge::runtime::find::{VARIABLE, preferred};
 use serde_json::Value;
 
 use crate::failure::{Failure, Verdict};
-use crate::output::{JsonTarget, Output};
+use crate::globals::{Globals, JsonTarget};
+use crate::output::Output;
 use crate::process::{self, Ended, Limits};
-use crate::program::Globals;
 
 /// The program.
 const PROGRAM: &str = "onnxforge-study";

@@ -48,6 +48,13 @@ pub enum LoadError {
     },
 }
 
+impl LoadError {
+    /// Whether the file is text: it may hold a model in the ONNX notation, which [`crate::text`] reads.
+    pub fn is_text(&self) -> bool {
+        matches!(self, Self::NotAModel { why, .. } if why == TEXT)
+    }
+}
+
 /// A file that is decoded, but not a model yet: the message as it stands there, and the files that it may refer to. Weights stay
 /// where they are.
 #[derive(Debug)]
@@ -120,6 +127,9 @@ pub fn decode_model(blob: &Blob) -> Result<ModelProto, String> {
     }
 }
 
+/// What is said of a file of text.
+const TEXT: &str = "it is a text file";
+
 /// Says what a file is that is not a model.
 fn other_format(bytes: &[u8]) -> Option<&'static str> {
     const KNOWN: &[(usize, &[u8], &str)] = &[
@@ -143,7 +153,7 @@ fn other_format(bytes: &[u8]) -> Option<&'static str> {
     }
     let start = bytes.get(..512).unwrap_or(bytes);
     let is_text = start.iter().all(|&byte| matches!(byte, b'\t' | b'\n' | b'\r' | 0x20..=0x7e | 0x80..));
-    is_text.then_some("it is a text file; `onnxforge parse` reads models in the ONNX notation")
+    is_text.then_some(TEXT)
 }
 
 /// Loads the model in `path`.

@@ -109,8 +109,7 @@ pub fn from_proto(proto: TensorProto, files: &mut ExternalFiles) -> Result<Tenso
             let data = match blob {
                 Ok(blob) => Data::Bytes(blob),
                 Err(_) if redacted => Data::Unavailable(
-                    "its elements were redacted; `onnxforge materialize` makes a model with random ones"
-                        .into(),
+                    "its elements were redacted; materialize the model to get random ones".into(),
                 ),
                 Err(error) => Data::Unavailable(error.to_string().into()),
             };

@@ -359,6 +359,11 @@ fn rules_are_written_correctly() {
             "{}: a bound belongs to each pass that rounds, and to no other",
             pass.name
         );
+        assert!(
+            pass.is_optional() || !matches!(pass.accuracy(), Accuracy::Approximate { .. }),
+            "{}: a pass that approximates runs for no target unless it is asked for",
+            pass.name
+        );
     }
     assert_eq!(
         passes::all().map(|pass| pass.name).collect::<std::collections::HashSet<_>>().len(),

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use onnxforge::passes::targets::PORTABLE;
+use onnxforge::passes::{eliminate, fuse, layout, simplify};
 use onnxforge_figures::plots::bars;
 use serde_json::Value;
 
-use super::passes::megabytes;
-use super::{Experiment, finding, reduction};
+use super::{Experiment, finding, megabytes, reduction};
 use crate::corpus::{Corpus, Studied};
 use crate::table::{Cell, Table};
 
@@ -35,11 +35,11 @@ pub fn stays(model: &Studied, pass: &str) -> String {
 /// Experiments 02 and 15.
 pub fn transposes(corpus: &Corpus) -> Experiment {
     const PASSES: [&str; 5] = [
-        "eliminate_noop_transposes",
-        "eliminate_redundant_transposes",
-        "cancel_transposes",
-        "merge_transposes",
-        "cleanup_attention",
+        eliminate::eliminate_noop_transposes::PASS.name,
+        eliminate::eliminate_redundant_transposes::PASS.name,
+        layout::cancel_transposes::PASS.name,
+        layout::merge_transposes::PASS.name,
+        simplify::cleanup_attention::PASS.name,
     ];
     let mut table = Table::new(
         "Transposes",
@@ -81,7 +81,7 @@ pub fn transposes(corpus: &Corpus) -> Experiment {
             Cell::count(removed),
             Cell::small(model.difference("optimize")),
             Cell::number(model.speed("bench", 1).map(|speed| speed.median), 3),
-            match (after == 0.0, stays(model, "cancel_transposes")) {
+            match (after == 0.0, stays(model, layout::cancel_transposes::PASS.name)) {
                 (true, _) => "none is left".into(),
                 (false, reason) if reason == NONE => "no other order of axes takes fewer".into(),
                 (false, reason) => reason.into(),
@@ -140,7 +140,11 @@ pub fn batch_norms(corpus: &Corpus) -> Experiment {
             megabytes(model, "/before/constants"),
             megabytes(model, "/after/constants"),
             Cell::small(model.difference("optimize")),
-            if norms[1] == 0.0 { "none is left".into() } else { stays(model, "fuse_conv_batchnorm").into() },
+            if norms[1] == 0.0 {
+                "none is left".into()
+            } else {
+                stays(model, fuse::fuse_conv_batchnorm::PASS.name).into()
+            },
         ]);
     }
     Experiment {

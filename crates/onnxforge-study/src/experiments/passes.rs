@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use onnxforge::passes::fuse::{fuse_attention_qkv, fuse_matmul_add_3d};
 use onnxforge_figures::plots::HeatMap;
 use serde_json::Value;
 
 use super::graphs::{NONE, stays};
-use super::{Experiment, finding, reduction};
+use super::{Experiment, finding, megabytes, reduction};
 use crate::corpus::{Corpus, Studied};
 use crate::table::{Cell, Table};
 
@@ -244,11 +245,6 @@ fn why(models: &[&Studied], pass: &str) -> Why {
     Why { edits, text, places, is_known: asked == models.len() }
 }
 
-/// Bytes in the answer of `optimize`, in MB.
-pub fn megabytes(model: &Studied, place: &str) -> Cell {
-    Cell::number(model.number("optimize", place).map(|bytes| bytes / 1e6), 2)
-}
-
 /// An experiment about models of one kind.
 pub struct Family {
     pub id: &'static str,
@@ -342,7 +338,7 @@ pub fn family(family: &Family, corpus: &Corpus, belongs: impl Fn(&Studied) -> bo
 
 /// Experiment 12.
 pub fn matmul_add_3d(corpus: &Corpus) -> Experiment {
-    const STEP: &str = "fuse_matmul_add_3d";
+    const STEP: &str = fuse_matmul_add_3d::PASS.name;
     let mut table = Table::new(
         "The pass alone",
         [
@@ -429,7 +425,7 @@ fn edits(model: &Studied, step: &str) -> f64 {
 
 /// Experiment 14.
 pub fn qkv(corpus: &Corpus) -> Experiment {
-    const STEP: &str = "fuse_attention_qkv";
+    const STEP: &str = fuse_attention_qkv::PASS.name;
     let mut table = Table::new(
         "Three products as one",
         [

@@ -12,7 +12,8 @@ use onnxforge::io::save::save_message;
 use onnxforge::io::{LinkPolicy, LoadOptions, load, to_bytes};
 use onnxforge::ir::{Model, Node};
 use onnxforge::loading::HARMLESS;
-use onnxforge::passes::{self, pipeline};
+use onnxforge::passes::target::ort_conv_activation;
+use onnxforge::passes::{Pass, pipeline};
 use onnxforge::progress::Silent;
 use onnxforge::proto::Str;
 use onnxforge::proto::schema::{
@@ -67,7 +68,7 @@ struct Tried {
 /// How a form is made of the plain model.
 enum Form {
     Edit(fn(&mut GraphProto, &[Pair])),
-    Pass(&'static str),
+    Pass(&'static Pass),
 }
 
 /// The forms, by the letters under which they were proposed.
@@ -77,7 +78,7 @@ const FORMS: [(&str, &str, Form); 7] = [
     ("C", "Clip from 0 instead of Relu", Form::Edit(clip)),
     ("D, runtime", "two models: the runtime's is as it was", Form::Edit(|_, _| {})),
     ("D, converter", "two models: the converter's is form A", Form::Edit(attribute_instead)),
-    ("E", "FusedConv of com.microsoft", Form::Pass("ort_conv_activation")),
+    ("E", "FusedConv of com.microsoft", Form::Pass(&ort_conv_activation::PASS)),
     ("F", "a line in the metadata of the Conv", Form::Edit(metadata)),
 ];
 
@@ -104,10 +105,8 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
                         edit(graph, &pairs);
                     }
                 }
-                Form::Pass(name) => {
+                Form::Pass(pass) => {
                     let mut fused = model.clone();
-                    let pass = passes::find(name)
-                        .ok_or_else(|| Failure::new(format!("no pass is called {name}")))?;
                     let options = pipeline::Options { passes: vec![pass], ..pipeline::Options::default() };
                     pipeline::optimize(&mut fused, &options);
                     changed = message(&fused)?;
