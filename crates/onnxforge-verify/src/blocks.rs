@@ -11,10 +11,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use super::compare::compare;
 use super::engine::Engine;
 use super::judge::{Judged, said};
-use super::{
-    Inputs, Moment, Options, OutputReport, Report, Samples, Verdict, VerifyError, Which, is_twin,
-    makes_steps, paired_outputs,
-};
+use super::report::{Moment, OutputReport, Report, Verdict, VerifyError, Which};
+use super::samples::{Inputs, Samples};
+use super::whole::makes_steps;
+use super::{Options, is_twin, paired_outputs};
 use onnxforge_ir::cut::Cut;
 use onnxforge_ir::{Model, NodeId, ValueId};
 use onnxforge_ops::Value;

@@ -4,7 +4,8 @@ use std::collections::{HashMap, HashSet};
 
 use super::compare::compare;
 use super::engine::EngineError;
-use super::{Moment, Options, Samples, VerifyError, Which};
+use super::samples::Samples;
+use super::{Moment, Options, VerifyError, Which};
 use onnxforge_ir::cut::Cut;
 use onnxforge_ir::{Model, ValueId};
 use onnxforge_ops::Value;

@@ -52,9 +52,9 @@ pub fn reduced(part: &Cut) -> Vec<BTreeMap<ValueId, Wanted>> {
     const SIZES: usize = 2;
     // Large weights take their time at any size.
     let (ones_first, count) = if is_heavy(part) { (true, 1) } else { (false, SIZES) };
-    let mut search = Search::new(&part.model, shapes::Wanted { ones_first, ..shapes::Wanted::default() });
+    let search = Search::new(&part.model, shapes::Wanted { ones_first, ..shapes::Wanted::default() });
     let ports = part.model.scope(part.model.main()).inputs();
-    std::iter::from_fn(|| search.next())
+    search
         .take(count)
         .map(|shapes| {
             let wanted = |port: &Port| Wanted::of(&part.model, &shapes.inference, port.value);

@@ -74,6 +74,7 @@ pub mod opset;
 pub mod optimize;
 pub mod page;
 pub mod selection;
+pub mod trace;
 pub mod verification;
 
 pub use onnxforge_analysis as analysis;

@@ -10,9 +10,10 @@ use onnxforge::Opset;
 use onnxforge::hierarchy::sidecar::path_for;
 use onnxforge::interface::Wishes;
 use onnxforge::io::External;
-use onnxforge::ir::{Model, NodeId, Trust};
+use onnxforge::ir::Model;
 use onnxforge::optimize::{AccuracyMode, Optimized, Options, Report, Times, optimize_with};
 use onnxforge::page::page;
+use onnxforge::trace::edits;
 use onnxforge::upgrade::CURED;
 use onnxforge::verify::guard::Proof;
 use serde::Serialize;
@@ -187,39 +188,9 @@ fn write_reproducers(proof: &Proof, beside: &Path, output: &Output) -> Result<Ve
     Ok(written)
 }
 
-#[derive(Serialize)]
-struct TraceLine<'a> {
-    edit: usize,
-    pass: &'a str,
-    rule: &'a str,
-    class: &'static str,
-    /// Why types and shapes stay where inference did not prove it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    trusted: Option<&'static str>,
-    nodes: i64,
-    bytes: i64,
-    consumed: Vec<String>,
-    produced: Vec<String>,
-    redefined: Vec<String>,
-}
-
 fn write_trace(model: &Model, path: &Path, output: &Output) -> Result<(), Failure> {
-    let node = |&id: &NodeId| model.node_label(id);
-    let entries = model.journal().iter().enumerate();
-    let mut lines = entries.map(|(edit, entry)| {
-        serde_json::to_string(&TraceLine {
-            edit: edit + 1,
-            pass: &entry.pass,
-            rule: &entry.rule,
-            class: entry.accuracy.class(),
-            trusted: entry.trusted.map(Trust::name),
-            nodes: entry.nodes,
-            bytes: entry.bytes,
-            consumed: entry.consumed.iter().map(node).collect(),
-            produced: entry.produced.iter().map(node).collect(),
-            redefined: entry.redefined.iter().map(|&id| model.value(id).name().to_string()).collect(),
-        })
-    });
+    let line = |edit| serde_json::to_string(&edit);
+    let mut lines = edits(model).map(line);
     output.files.write(path, |out| lines.try_for_each(|line| writeln!(out, "{}", line?)))?;
     Ok(())
 }

@@ -88,7 +88,7 @@ struct Slot {
     symbol: Symbol,
 }
 
-/// A search for shapes. Each call of [`Search::next`] resumes it.
+/// A search for shapes. Its items are shapes at which nothing is known to keep the model from running.
 #[derive(Debug)]
 pub struct Search<'m> {
     problem: Problem<'m>,
@@ -175,9 +175,13 @@ impl<'m> Search<'m> {
     pub fn refusal(&self) -> Option<&Refusal> {
         self.refusal.as_ref()
     }
+}
+
+impl Iterator for Search<'_> {
+    type Item = Shapes;
 
     /// The next shapes at which nothing is known to keep the model from running.
-    pub fn next(&mut self) -> Option<Shapes> {
+    fn next(&mut self) -> Option<Shapes> {
         let problem = &self.problem;
         let system = problem.system(Trust::Names);
         let (free, requirements) = (problem.free(&system), problem.requirements(&system));
@@ -189,7 +193,7 @@ impl<'m> Search<'m> {
             if !self.tried.insert(values.clone()) {
                 continue;
             }
-            match problem.at(&values) {
+            match problem.at(&values, !free.is_empty()) {
                 Ok(shapes) => return Some(shapes),
                 Err(refusal) => self.refusal = Some(refusal),
             }
@@ -337,8 +341,9 @@ impl<'m> Problem<'m> {
         self.slots.iter().map(of).collect()
     }
 
-    /// Whether the model can run with slots of these sizes, as far as inference tells.
-    fn at(&self, sizes: &[usize]) -> Result<Shapes, Refusal> {
+    /// Whether the model can run with slots of these sizes, as far as inference tells. Where there is no choice, what inference says of nodes does not
+    /// matter: whoever runs the model will see.
+    fn at(&self, sizes: &[usize], is_choice: bool) -> Result<Shapes, Refusal> {
         let (inputs, called) = (self.shapes(sizes), self.called(sizes));
         let given = inputs.iter().map(|(name, shape)| (name.as_str().into(), Given::Shape(shape.clone())));
         let options = Assumed {
@@ -350,7 +355,8 @@ impl<'m> Problem<'m> {
         let inference = Inference::with(self.model, &options);
         let bytes = peak(self.model, &|value| bytes(&inference, value)).bytes;
         let shapes = Shapes { inputs, sizes: called, bytes, inference };
-        if let Some((node, why)) = failing(&shapes.inference).find(|(node, _)| !self.always.contains(node)) {
+        let fails = failing(&shapes.inference).find(|(node, _)| !self.always.contains(node));
+        if let Some((node, why)) = fails.filter(|_| is_choice) {
             let node = self.model.node_label(node);
             return Err(Refusal::Fails { sizes: shapes.describe(), node, why });
         }
@@ -403,7 +409,7 @@ fn first(problem: &Problem<'_>) -> Option<Vec<usize>> {
     let (free, requirements) = (problem.free(&system), problem.requirements(&system));
     ASSIGNMENTS.iter().skip(1).find_map(|assignment| {
         let sizes = repaired(problem.assigned(&free, assignment), &requirements);
-        problem.evaluated(&system, &sizes).filter(|values| problem.at(values).is_ok())
+        problem.evaluated(&system, &sizes).filter(|values| problem.at(values, true).is_ok())
     })
 }
 

@@ -20,8 +20,7 @@ fn graph(interface: &str, nodes: &str) -> Model {
 
 /// The first few sizes that are found, in words.
 fn found(model: &Model, wanted: Wanted) -> Vec<String> {
-    let mut search = Search::new(model, wanted);
-    std::iter::from_fn(|| search.next()).take(3).map(|shapes| shapes.describe()).collect()
+    Search::new(model, wanted).take(3).map(|shapes| shapes.describe()).collect()
 }
 
 fn sizes(interface: &str, nodes: &str) -> Vec<String> {

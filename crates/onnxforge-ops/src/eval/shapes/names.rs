@@ -55,7 +55,7 @@ impl Names {
             let tried = |size: i64| {
                 let mut sizes = sizes.clone();
                 sizes.insert(symbol, size);
-                problem.at(&problem.evaluated(&graph, &sizes)?).ok()
+                problem.at(&problem.evaluated(&graph, &sizes)?, true).ok()
             };
             let places = || slots.iter().map(|slot| slot.place()).collect();
             if let Some(shapes) = tried(usual + 1).or_else(|| tried(2 * usual)) {
