@@ -122,7 +122,9 @@ impl Engine {
             Self::Native | Self::Oracle => {
                 // In 64 bits the weights take twice their memory, so they are decoded anew for each run.
                 let wide = self == Self::Oracle;
-                let options = eval::Options { wide, keep_constants: !wide, ..eval::Options::default() };
+                let memory = crate::memory::allowed();
+                let options =
+                    eval::Options { wide, memory, keep_constants: !wide, ..eval::Options::default() };
                 Ok(Ready::Own(Session::new(model, options)))
             }
             Self::Ort | Self::OrtAll => {
