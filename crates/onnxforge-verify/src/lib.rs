@@ -53,6 +53,8 @@ pub struct Options {
     pub tolerance: Option<f64>,
     /// Bytes that the values of a run may take.
     pub memory: u64,
+    /// The second model must run wherever the first does, also where dimensions of one name differ. Otherwise such sizes are only listed.
+    pub runs_wherever: bool,
     /// No further sample is begun where all sizes are fixed and the first model has run for so long.
     pub time: Option<Duration>,
     /// Units in the last place, at the scale of a result, that are known to be rounding; the float64 run judges only beyond.
@@ -72,6 +74,7 @@ impl Options {
             dims: HashMap::new(),
             tolerance: None,
             memory: memory::allowed(),
+            runs_wherever: false,
             time: None,
             rounding: 0.0,
             exact: false,

@@ -64,8 +64,8 @@ pub struct Report {
     pub first_difference: Option<OutputReport>,
     /// The largest difference of each sample, as a share of the scale.
     pub by_sample: Vec<f64>,
-    /// Sizes at which the models differ because a dimension is 1 where others of its name are not: the first broadcasts it, and the second takes the
-    /// name at its word. The verdict does not count them.
+    /// Sizes at which dimensions of one name differ and so do the models: the first broadcasts a dimension of size 1 and the second takes the name at
+    /// its word, or the second does not run at all. The verdict does not count them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unequal: Vec<String>,
 }

@@ -165,6 +165,7 @@ impl<'a> Work<'a> {
             match side.outputs(&inputs) {
                 Ok(outputs) => {
                     runs.push(Run { inputs, outputs, is_unequal: false, breaks_a_name: false });
+                    progress.advance(1);
                 }
                 Err(error) if !error.may_be_about_sizes() || !samples.replace(runs.len()) => {
                     if runs.is_empty() {
@@ -175,7 +176,6 @@ impl<'a> Work<'a> {
                 Err(error) => tracing::debug!("other sizes are tried: {error}"),
             }
             checkpoint();
-            progress.advance(1);
             if samples.is_fixed() && options.time.is_some_and(|time| start.elapsed() > time) {
                 break;
             }
@@ -211,7 +211,7 @@ impl<'a> Work<'a> {
             side.renamed.clone_from(&self.renamed);
             for (place, run) in runs.iter().enumerate() {
                 let found = match side.outputs(&run.inputs) {
-                    Err(_) if run.breaks_a_name => {
+                    Err(_) if run.breaks_a_name || run.is_unequal && !options.runs_wherever => {
                         unequal.push(run.inputs.sizes.clone());
                         continue;
                     }
@@ -234,7 +234,7 @@ impl<'a> Work<'a> {
                     by_sample.extend((!run.is_unequal).then_some(largest));
                 }
                 checkpoint();
-                progress.advance(1);
+                progress.advance(u64::from(!run.is_unequal));
             }
         }
         self.settle(reference, &runs, doubts, &mut outputs)?;

@@ -119,6 +119,7 @@ impl Verification {
             given: self.given.clone(),
             dims: self.dims.clone(),
             time: Some(SECOND_SAMPLE),
+            runs_wherever: true,
             ..verify::Options::new(engine)
         };
         // Reading the weights once takes a run about as long.

@@ -137,6 +137,9 @@ impl Shown {
         if let Some(why) = self.found.report.undetermined() {
             writeln!(out, "{why}; other inputs (--inputs) or a tolerance (--tolerance) may help")?;
         }
+        for sizes in &self.found.report.unequal {
+            writeln!(out, "dimensions of one name differ, and so do the models: {sizes}")?;
+        }
         for sizes in &self.found.report.sizes {
             writeln!(out, "sizes: {sizes}")?;
         }
