@@ -44,7 +44,7 @@ pub enum Kind {
     Request,
 }
 
-/// Why a command could not do its work: bad input, told in one line with file, place and cure.
+/// Why a command could not do its work: bad input, reported in one line with file, place and fix.
 #[derive(Clone, Debug, Serialize)]
 pub struct Failure {
     /// Its kind.

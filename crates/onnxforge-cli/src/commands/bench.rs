@@ -57,13 +57,13 @@ pub struct Args {
     /// How much ONNX Runtime rewrites.
     #[arg(long, value_enum, default_value = "all")]
     level: LevelArg,
-    /// Inputs by name; others are made up.
+    /// Inputs by name; others are synthetic.
     #[arg(long, value_name = "FILE.npz")]
     inputs: Option<PathBuf>,
-    /// The size of a named dimension in inputs that are made up; others are 1.
+    /// Size of a symbolic dimension in synthetic inputs; others take the smallest size at which the model runs.
     #[arg(long, value_name = "NAME=N", value_parser = named_size)]
     set_dim: Vec<(String, usize)>,
-    /// Other seeds make up other inputs.
+    /// Seed for synthetic inputs.
     #[arg(long, default_value_t = 0)]
     seed: u64,
     /// Measure one session of each model in this process, and write the times; this one comes first.

@@ -18,7 +18,7 @@ struct Report {
     version: &'static str,
     threads: usize,
     runtime: Option<Found>,
-    /// Why there is no ONNX Runtime, and the cure.
+    /// Why there is no ONNX Runtime, and the fix.
     problem: Option<String>,
 }
 

@@ -40,7 +40,7 @@ pub struct Args {
     /// What computes for that.
     #[arg(long, value_enum, default_value = "auto", requires = "verify")]
     engine: EngineArg,
-    /// Inputs of the whole model for that; others are made up.
+    /// Inputs of the whole model for that; others are synthetic.
     #[arg(long, value_name = "FILE.npz", requires = "verify")]
     inputs: Option<PathBuf>,
     /// The size of a named dimension of the whole model's inputs for that.

@@ -19,7 +19,7 @@ use crate::output::{Output, number, table};
 
 /// Run a model; inputs and outputs are .npz archives of numpy.
 ///
-/// Inputs that are not given are made up: normally distributed floats, integers within what they select from.
+/// Inputs that are not given are synthetic: normally distributed floats, integers within what they select from.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The model.
@@ -30,7 +30,7 @@ pub struct Args {
     /// Write the outputs here.
     #[arg(short, long, value_name = "FILE.npz")]
     output: Option<PathBuf>,
-    /// Write the inputs here, for example those that were made up.
+    /// Write the inputs here, synthetic ones included.
     #[arg(long, value_name = "FILE.npz")]
     save_inputs: Option<PathBuf>,
     /// What computes: native in the declared types, oracle with every float in 64 bits.
@@ -48,13 +48,13 @@ pub struct Args {
     /// Show and write every value of the graph.
     #[arg(long)]
     all: bool,
-    /// The size of a named dimension in inputs that are made up; others are 1.
+    /// Size of a symbolic dimension in synthetic inputs; others take the smallest size at which the model runs.
     #[arg(long, value_name = "NAME=N", value_parser = named_size)]
     set_dim: Vec<(String, usize)>,
-    /// The shape of an input that is made up; named dimensions get the same size in the other inputs.
+    /// Shape of a synthetic input; symbolic dimensions get the same size in the other inputs.
     #[arg(long, value_name = "NAME=N,N,…", value_parser = named_shape)]
     set_shape: Vec<(String, Vec<usize>)>,
-    /// Other seeds make up other inputs and draw other random numbers.
+    /// Seed for synthetic inputs and random operators.
     #[arg(long, default_value_t = 0)]
     seed: u64,
     /// Run this often and tell the median time.

@@ -37,13 +37,13 @@ pub struct Args {
     /// What computes.
     #[arg(long, value_enum, default_value = "auto")]
     engine: EngineArg,
-    /// Inputs by name; others are made up.
+    /// Inputs by name; others are synthetic.
     #[arg(long, value_name = "FILE.npz")]
     inputs: Option<PathBuf>,
-    /// The size of a named dimension in inputs that are made up.
+    /// Size of a symbolic dimension in synthetic inputs.
     #[arg(long, value_name = "NAME=N", value_parser = named_size)]
     set_dim: Vec<(String, usize)>,
-    /// Other seeds make up other inputs.
+    /// Seed for synthetic inputs.
     #[arg(long, default_value_t = 0)]
     seed: u64,
     /// Compare block by block wherever a value has one name in both models, each block on the same values: for models that do not fit into memory.

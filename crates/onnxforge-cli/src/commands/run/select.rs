@@ -13,7 +13,7 @@ use crate::arguments::{check_dims, complete, list, stored};
 use crate::failure::Failure;
 use crate::output::Output;
 
-/// The inputs from the archive, and made-up ones for the rest.
+/// The inputs from the archive, and synthetic ones for the rest.
 pub fn inputs(
     args: &Args,
     model: &Model,
