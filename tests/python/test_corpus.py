@@ -121,7 +121,7 @@ others = [cluster.add_node(num_cpus=1) for _ in range(2)]
 cluster.wait_for_nodes()
 ray.init(address=cluster.address, log_to_driver=False)
 def progress(state):
-    if state.done == 3 and others:
+    if state.done == 3 and len(others) == 2:
         cluster.remove_node(others.pop(), allow_graceful=False)
 result = onnxforge.corpus.run({str(tmp_path / "in")!r}, {str(tmp_path / "ray")!r}, engine="ray", progress=progress)
 # Ray writes messages of its own to the standard output, also in the middle of lines.
