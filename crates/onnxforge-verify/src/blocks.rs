@@ -1,4 +1,4 @@
-//! Models larger than memory, compared block by block.
+//! Models compared block by block, in the memory of one block.
 //!
 //! The first model runs in blocks of a few nodes, and keeps only what is still read. Wherever both models compute the same value, the
 //! second computes it from the first one's values of the same kind just before: a block is right or wrong by itself, whatever
@@ -8,8 +8,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use super::compare::compare;
-use super::engine::Engine;
+use super::compare::{compare, says_something};
+use super::engine::{Engine, EngineError, Ready};
 use super::judge::{Judged, said};
 use super::report::{Moment, OutputReport, Report, Verdict, VerifyError, Which};
 use super::samples::{Inputs, Samples};
@@ -20,11 +20,13 @@ use onnxforge_ir::{Model, NodeId, ValueId};
 use onnxforge_ops::Value;
 use onnxforge_ops::callee::constant_nodes;
 use onnxforge_ops::infer::Inference;
+use onnxforge_proto::cancel::checkpoint;
+use onnxforge_proto::clock::Instant;
 use onnxforge_proto::progress::{Progress, Unit};
 use onnxforge_proto::schema::ValueInfoProto;
 
 /// Bytes of constants in a block, unless a single node has more.
-const WEIGHTS: u64 = 64 << 20;
+const WEIGHTS: u64 = 16 << 20;
 /// Nodes in a block.
 const NODES: usize = 256;
 
@@ -113,8 +115,34 @@ struct Block {
     last: Vec<ValueId>,
 }
 
+/// Inputs on their way through the blocks.
+struct Lane {
+    inputs: Inputs,
+    kind: Kind,
+    /// Values of the first model that are still needed.
+    state: HashMap<ValueId, Value>,
+    /// What was found, by values of the first model.
+    reports: HashMap<ValueId, OutputReport>,
+    /// The largest difference.
+    largest: f64,
+    /// Why they got no further.
+    end: Option<VerifyError>,
+}
+
+/// What inputs are for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// They are one of the samples that were asked for.
+    Sample,
+    /// Dimensions of one name have several sizes.
+    Unequal {
+        /// One of them is 1 where others are not.
+        breaks_a_name: bool,
+    },
+}
+
 /// Compares two models at every value that both compute. Only one block of each is in memory
-/// at any time.
+/// at any time, and all samples run through it.
 pub fn verify_blocks(
     first: &Model,
     second: &Model,
@@ -126,31 +154,77 @@ pub fn verify_blocks(
     let blocks = plan(first, second, pairs);
     let compared: Vec<ValueId> =
         blocks.iter().flat_map(|block| &block.twins).map(|twin| twin.values[0]).collect();
-    let mut reports: HashMap<ValueId, OutputReport> =
-        compared.iter().map(|&value| (value, OutputReport::new(first.value(value).name()))).collect();
     let steps = makes_steps(first, &facts[0]);
     let runner = Runner { models: [first, second], facts: &facts, pairs, options, steps };
-    let (mut by_sample, mut sizes) = (Vec::new(), Vec::new());
+    let mut reports = runner.nothing_found(&compared);
+    let (mut by_sample, mut sizes, mut unequal) = (Vec::new(), Vec::new(), Vec::new());
     let mut samples = Samples::new(first, options);
+    let (start, mut is_again) = (Instant::now(), false);
     while by_sample.len() < options.samples {
-        let inputs = samples.at(by_sample.len())?;
+        // Where sizes are fixed, the first sample shows whether there is time for others.
+        let count = if samples.is_fixed() { 1 } else { options.samples - by_sample.len() };
+        let mut lanes = Vec::new();
+        for index in by_sample.len()..by_sample.len() + count {
+            lanes.push(runner.lane(samples.at(index)?, Kind::Sample, &compared));
+        }
+        // Dimensions of one name may differ where the first model runs so.
+        for (shapes, breaks_a_name) in samples.unequal().filter(|_| !is_again) {
+            let inputs = samples.with(&shapes, options.samples)?;
+            lanes.push(runner.lane(inputs, Kind::Unequal { breaks_a_name }, &compared));
+        }
         progress.begin("comparing blocks", blocks.len() as u64, Unit::Blocks);
-        let largest = runner.sample(&blocks, &inputs, &mut reports, progress);
+        runner.run(&blocks, &mut lanes, progress);
         progress.end();
-        match largest {
-            Ok(largest) => {
-                by_sample.push(largest);
-                sizes.extend(Some(inputs.sizes).filter(|sizes| !sizes.is_empty()));
+        let (done, mut refused) = (by_sample.len(), Vec::new());
+        for (index, lane) in lanes.into_iter().enumerate() {
+            let Lane { inputs, kind, reports: found, largest, end, .. } = lane;
+            match (kind, end) {
+                (Kind::Sample, Some(error @ VerifyError::Run { which: Which::First, .. })) => {
+                    refused.push((done + index, error));
+                    continue;
+                }
+                (Kind::Unequal { .. }, Some(VerifyError::Run { which: Which::First, .. })) => continue,
+                (Kind::Unequal { breaks_a_name }, Some(VerifyError::Run { .. }))
+                    if breaks_a_name || !options.runs_wherever =>
+                {
+                    unequal.push(inputs.sizes.clone());
+                }
+                (_, Some(error)) => return Err(error),
+                (Kind::Unequal { breaks_a_name: true }, None) if differs(&found) => {
+                    unequal.push(inputs.sizes.clone());
+                }
+                (kind, None) => {
+                    by_sample.extend((kind == Kind::Sample).then_some(largest));
+                    for (value, report) in found {
+                        if let Some(all) = reports.get_mut(&value) {
+                            all.join(report);
+                        }
+                    }
+                }
             }
-            Err(VerifyError::Run { which: Which::First, .. }) if samples.replace(by_sample.len()) => {}
-            Err(VerifyError::Run { which: Which::First, .. }) if !by_sample.is_empty() => break,
-            Err(error) => return Err(error),
+            sizes.extend(Some(inputs.sizes).filter(|sizes| !sizes.is_empty()));
+        }
+        is_again = true;
+        // Sizes at which the first model does not run give way to others.
+        let mut others = true;
+        for (index, error) in refused.into_iter().rev() {
+            others &= samples.replace(index);
+            if !others && by_sample.is_empty() {
+                return Err(error);
+            }
+        }
+        let is_late = samples.is_fixed() && options.time.is_some_and(|time| start.elapsed() > time);
+        if !others || is_late {
+            break;
         }
     }
     let is_output = |value: &ValueId| first.value(*value).is_exposed();
+    for value in compared.iter().filter(|value| is_output(value)) {
+        reports.entry(*value).and_modify(OutputReport::settle);
+    }
     let first_difference = compared.iter().find(|value| reports[*value].verdict == Verdict::Different);
     let first_difference = first_difference.map(|value| reports[value].clone());
-    let verdict = reports.values().map(|report| report.verdict).max().unwrap_or(Verdict::Identical);
+    let verdict = compared.iter().map(|value| reports[value].verdict).max().unwrap_or(Verdict::Identical);
     let outputs = first.scope(first.main()).outputs().iter().filter_map(|port| reports.get(&port.value));
     Ok(Report {
         engine: options.engine,
@@ -162,8 +236,12 @@ pub fn verify_blocks(
         inside: compared.iter().filter(|value| !is_output(value)).count(),
         first_difference,
         by_sample,
-        unequal: Vec::new(),
+        unequal,
     })
+}
+
+fn differs(reports: &HashMap<ValueId, OutputReport>) -> bool {
+    reports.values().any(|report| report.verdict == Verdict::Different)
 }
 
 struct Runner<'a> {
@@ -175,69 +253,89 @@ struct Runner<'a> {
     steps: bool,
 }
 
+/// Nodes of one of the models as a model of their own.
+struct Part {
+    side: usize,
+    model: Model,
+    /// What it takes.
+    taken: Vec<ValueId>,
+    /// What is wanted of it.
+    wanted: Vec<ValueId>,
+}
+
 impl Runner<'_> {
-    /// Runs all blocks on the same inputs. Answers the largest difference.
-    fn sample(
-        &self,
-        blocks: &[Block],
-        inputs: &Inputs,
-        reports: &mut HashMap<ValueId, OutputReport>,
-        progress: &dyn Progress,
-    ) -> Result<f64, VerifyError> {
+    fn nothing_found(&self, compared: &[ValueId]) -> HashMap<ValueId, OutputReport> {
+        let report = |value: ValueId| OutputReport::new(self.models[0].value(value).name());
+        compared.iter().map(|&value| (value, report(value))).collect()
+    }
+
+    fn lane(&self, inputs: Inputs, kind: Kind, compared: &[ValueId]) -> Lane {
         let first = self.models[0];
         let ports = first.scope(first.main()).inputs().iter();
         let given = |value: ValueId| Some((value, inputs.values.get(&**first.value(value).name())?.clone()));
-        let mut state: HashMap<ValueId, Value> = ports.filter_map(|port| given(port.value)).collect();
-        let mut largest: f64 = 0.0;
-        for block in blocks {
-            largest = largest.max(self.block(block, &mut state, inputs, reports)?);
-            progress.advance(1);
-        }
-        Ok(largest)
+        let state = ports.filter_map(|port| given(port.value)).collect();
+        Lane { inputs, kind, state, reports: self.nothing_found(compared), largest: 0.0, end: None }
     }
 
-    /// Runs a block and compares what can be compared after it. Answers the largest difference.
-    fn block(
-        &self,
-        block: &Block,
-        state: &mut HashMap<ValueId, Value>,
-        inputs: &Inputs,
-        reports: &mut HashMap<ValueId, OutputReport>,
-    ) -> Result<f64, VerifyError> {
-        let made = self.run(0, &block.nodes, &block.outputs, state, self.options.engine, inputs)?;
-        state.extend(block.outputs.iter().copied().zip(made));
-        let mut largest: f64 = 0.0;
+    /// Runs all blocks, each on all lanes that have got so far.
+    fn run(&self, blocks: &[Block], lanes: &mut [Lane], progress: &dyn Progress) {
+        for block in blocks {
+            self.block(block, lanes);
+            progress.advance(1);
+            checkpoint();
+        }
+    }
+
+    /// Runs a block and compares what can be compared after it.
+    fn block(&self, block: &Block, lanes: &mut [Lane]) {
+        let part = self.part(0, &block.nodes, &block.outputs);
+        self.on_each(&part, lanes, |lane, made| {
+            lane.state.extend(block.outputs.iter().copied().zip(made));
+            Ok(())
+        });
         let changed: Vec<&Twin> = block.twins.iter().filter(|twin| !self.is_same(twin)).collect();
         let nodes: BTreeSet<NodeId> = changed.iter().flat_map(|twin| &twin.nodes[1]).copied().collect();
         let values: Vec<ValueId> = changed.iter().map(|twin| twin.values[1]).collect();
-        let nodes: Vec<NodeId> = nodes.into_iter().collect();
-        let found = self.run(1, &nodes, &values, state, self.options.engine, inputs)?;
-        for (twin, found) in changed.into_iter().zip(&found) {
-            let (Some(report), Some(expected)) =
-                (reports.get_mut(&twin.values[0]), state.get(&twin.values[0]))
-            else {
-                continue;
-            };
-            match compare(expected, found) {
-                Err(mismatch) => {
-                    report.fails(&mismatch);
-                    largest = f64::INFINITY;
-                }
-                Ok(difference) => {
-                    largest = largest.max(difference.max_rel);
-                    let (verdict, from_oracle) =
-                        match self.options.without_oracle(expected, &difference, false) {
-                            Some(verdict) => (verdict, None),
-                            None => self.judge(twin, [expected, found], state, inputs)?,
-                        };
-                    report.add(difference, verdict, from_oracle);
+        let part = self.part(1, &nodes.into_iter().collect::<Vec<_>>(), &values);
+        self.on_each(&part, lanes, |lane, found| {
+            changed.iter().zip(&found).try_for_each(|(twin, found)| self.compare(twin, found, lane))
+        });
+        for lane in lanes {
+            for twin in &block.twins {
+                let (report, value) =
+                    (lane.reports.get_mut(&twin.values[0]), lane.state.get(&twin.values[0]));
+                if let (Some(report), Some(value)) = (report, value) {
+                    report.says_something |= says_something(value);
                 }
             }
+            for value in &block.last {
+                lane.state.remove(value);
+            }
         }
-        for value in &block.last {
-            state.remove(value);
+    }
+
+    /// Compares what the second model gives for a value with what the first gave.
+    fn compare(&self, twin: &Twin, found: &Value, lane: &mut Lane) -> Result<(), VerifyError> {
+        let Lane { inputs, state, reports, largest, .. } = lane;
+        let (Some(report), Some(expected)) = (reports.get_mut(&twin.values[0]), state.get(&twin.values[0]))
+        else {
+            return Ok(());
+        };
+        match compare(expected, found) {
+            Err(mismatch) => {
+                report.fails(&mismatch);
+                *largest = f64::INFINITY;
+            }
+            Ok(difference) => {
+                *largest = largest.max(difference.max_rel);
+                let (verdict, from_oracle) = match self.options.without_oracle(expected, &difference, false) {
+                    Some(verdict) => (verdict, None),
+                    None => self.judge(twin, [expected, found], state, inputs)?,
+                };
+                report.add(difference, verdict, from_oracle);
+            }
         }
-        Ok(largest)
+        Ok(())
     }
 
     /// Whether both models compute a value by the very same nodes, of the same constants.
@@ -266,7 +364,10 @@ impl Runner<'_> {
         inputs: &Inputs,
     ) -> Result<(Verdict, Option<[f64; 2]>), VerifyError> {
         let wide = |side: usize| {
-            self.run(side, &twin.nodes[side], &[twin.values[side]], state, Engine::Oracle, inputs)
+            let part = self.part(side, &twin.nodes[side], &[twin.values[side]]);
+            let failed = |error| Self::failed(&part, inputs, error);
+            let mut ready = Engine::Oracle.open(&part.model).map_err(failed)?;
+            self.results(&part, &mut ready, state, inputs)
         };
         let (first, second) = (wide(0)?, wide(1)?);
         let (Some(first), Some(second)) = (first.first(), second.first()) else {
@@ -277,39 +378,66 @@ impl Runner<'_> {
         Ok((verdict, judged.map(|judged| [judged.first, judged.second])))
     }
 
-    /// Runs nodes of one of the models. Answers the values that are wanted.
-    fn run(
-        &self,
-        side: usize,
-        nodes: &[NodeId],
-        wanted: &[ValueId],
-        state: &HashMap<ValueId, Value>,
-        engine: Engine,
-        inputs: &Inputs,
-    ) -> Result<Vec<Value>, VerifyError> {
-        if wanted.is_empty() {
-            return Ok(Vec::new());
-        }
-        let which = [Which::First, Which::Second][side];
-        let failed = |error| VerifyError::Run { which, when: Moment::Running(inputs.sizes.clone()), error };
+    /// Nodes of one of the models, from which these values are wanted.
+    fn part(&self, side: usize, nodes: &[NodeId], wanted: &[ValueId]) -> Part {
         let declare = |value: ValueId| ValueInfoProto {
             r#type: self.facts[side].declaration(value).map(Box::new),
             ..ValueInfoProto::default()
         };
         let Cut { model, inputs: taken, .. } = self.models[side].cut(nodes, wanted, &declare);
-        let name = |value: ValueId| self.models[side].value(value).name().to_string();
-        let held = |value| state.get(&self.pairs.in_first(side, value)?).cloned();
-        let given = taken.iter().filter_map(|&value| Some((name(value), held(value)?))).collect();
-        let mut outputs = engine.open(&model).map_err(failed)?.run(&given).map_err(failed)?;
-        wanted
-            .iter()
-            .map(|&value| {
-                let missing =
-                    || VerifyError::Interface(format!("the {which} model gives no {}", name(value)));
-                // A value may be wanted that is a name for an input.
-                outputs.remove(&name(value)).or_else(|| held(value)).ok_or_else(missing)
-            })
-            .collect()
+        Part { side, model, taken, wanted: wanted.to_vec() }
+    }
+
+    fn failed(part: &Part, inputs: &Inputs, error: EngineError) -> VerifyError {
+        let which = [Which::First, Which::Second][part.side];
+        VerifyError::Run { which, when: Moment::Running(inputs.sizes.clone()), error }
+    }
+
+    /// Runs a part on every lane that has got so far, and hands on what is wanted of it.
+    fn on_each(
+        &self,
+        part: &Part,
+        lanes: &mut [Lane],
+        mut then: impl FnMut(&mut Lane, Vec<Value>) -> Result<(), VerifyError>,
+    ) {
+        let mut ready: Option<Ready<'_>> = None;
+        for lane in lanes.iter_mut().filter(|lane| lane.end.is_none() && !part.wanted.is_empty()) {
+            let opened = match ready.take() {
+                Some(ready) => Ok(ready),
+                None => self.options.engine.open(&part.model),
+            };
+            let done = opened
+                .map_err(|error| Self::failed(part, &lane.inputs, error))
+                .and_then(|opened| {
+                    let ready = ready.insert(opened);
+                    self.results(part, ready, &lane.state, &lane.inputs)
+                })
+                .and_then(|values| then(lane, values));
+            lane.end = done.err();
+        }
+    }
+
+    /// The values that are wanted of a part.
+    fn results(
+        &self,
+        part: &Part,
+        ready: &mut Ready<'_>,
+        state: &HashMap<ValueId, Value>,
+        inputs: &Inputs,
+    ) -> Result<Vec<Value>, VerifyError> {
+        let name = |value: ValueId| self.models[part.side].value(value).name().to_string();
+        let held = |value| state.get(&self.pairs.in_first(part.side, value)?).cloned();
+        let given = part.taken.iter().filter_map(|&value| Some((name(value), held(value)?))).collect();
+        let mut outputs = ready.run(&given).map_err(|error| Self::failed(part, inputs, error))?;
+        let results = part.wanted.iter().map(|&value| {
+            let missing = || {
+                let which = [Which::First, Which::Second][part.side];
+                VerifyError::Interface(format!("the {which} model gives no {}", name(value)))
+            };
+            // A value may be wanted that is a name for an input.
+            outputs.remove(&name(value)).or_else(|| held(value)).ok_or_else(missing)
+        });
+        results.collect()
     }
 }
 

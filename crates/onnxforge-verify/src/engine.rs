@@ -40,11 +40,10 @@ pub enum Choice {
 }
 
 impl Choice {
-    /// The engine for models that are compared as a whole, or block by block: there the native engine needs half of the memory that
-    /// ONNX Runtime takes, and no more time.
-    pub fn engine(self, by_blocks: bool) -> Engine {
+    /// The engine for runs that mostly compute, or mostly read weights ([`Burden`](crate::burden::Burden)).
+    pub fn engine(self, is_reading: bool) -> Engine {
         match self {
-            Self::Auto if !by_blocks && Runtime::get().is_ok() => Engine::Ort,
+            Self::Auto if !is_reading && Runtime::get().is_ok() => Engine::Ort,
             Self::Auto => Engine::Native,
             Self::This(engine) => engine,
         }

@@ -6,6 +6,7 @@
 
 pub mod bench;
 pub mod blocks;
+pub mod burden;
 pub mod compare;
 pub mod draws;
 pub mod engine;
@@ -53,6 +54,8 @@ pub struct Options {
     pub tolerance: Option<f64>,
     /// Bytes that the values of a run may take.
     pub memory: u64,
+    /// What was made from another model is compared with it block by block.
+    pub by_blocks: bool,
     /// The second model must run wherever the first does, also where dimensions of one name differ. Otherwise such sizes are only listed.
     pub runs_wherever: bool,
     /// No further sample is begun where all sizes are fixed and the first model has run for so long.
@@ -74,6 +77,7 @@ impl Options {
             dims: HashMap::new(),
             tolerance: None,
             memory: memory::allowed(),
+            by_blocks: false,
             runs_wherever: false,
             time: None,
             rounding: 0.0,
@@ -99,23 +103,14 @@ pub fn verify(
     work.compare(work.models[0], options, progress)
 }
 
-/// Models with more bytes of constants than this are compared block by block.
-const LARGE: u64 = 1 << 30;
-
-/// Whether a model is compared block by block.
-pub fn is_large(model: &Model) -> bool {
-    model.stored_bytes() > LARGE
-}
-
-/// Compares two models, one of which was made from the other, at their outputs and at values that both compute; block by block where
-/// they are large.
+/// Compares two models, one of which was made from the other, at their outputs and at values that both compute.
 pub fn verify_inside(
     first: &Model,
     second: &Model,
     options: &Options,
     progress: &dyn Progress,
 ) -> Result<Report, VerifyError> {
-    if is_large(first) {
+    if options.by_blocks {
         return blocks::verify_blocks(first, second, &Pairs::by_id(first, second), options, progress);
     }
     if let Some(Apart { models: [first, second], pairs, renamed }) = draws::apart(first, second)? {

@@ -191,6 +191,17 @@ impl OutputReport {
         }
     }
 
+    /// Adds what was found on other samples.
+    pub(crate) fn join(&mut self, other: Self) {
+        if let Some(difference) = other.difference {
+            self.add(difference, other.verdict, other.from_oracle);
+        }
+        self.verdict = self.verdict.max(other.verdict);
+        self.mismatch = self.mismatch.take().or(other.mismatch);
+        self.undetermined = self.undetermined.take().or(other.undetermined);
+        self.says_something |= other.says_something;
+    }
+
     pub(crate) fn fails(&mut self, mismatch: &Mismatch) {
         self.verdict = Verdict::Different;
         self.mismatch.get_or_insert_with(|| mismatch.to_string());

@@ -6,10 +6,12 @@ use super::{Options, VerifyError};
 use onnxforge_ir::Model;
 use onnxforge_ops::Value;
 use onnxforge_ops::eval::sample::{self, SampleError};
-use onnxforge_ops::eval::shapes::{Search, Shapes, Wanted};
+use onnxforge_ops::eval::shapes::{Names, Search, Shapes, Wanted};
 
 /// How often other sizes take the place of some at which a model does not run.
 const MOST_REPLACED: usize = 8;
+/// How many sizes are tried at which dimensions of one name differ.
+const MOST_UNEQUAL: usize = 12;
 
 /// Inputs of one run, and the sizes of their dimensions in words.
 #[derive(Debug)]
@@ -32,9 +34,22 @@ pub struct Samples<'m> {
 impl<'m> Samples<'m> {
     /// Inputs for the model's graph.
     pub fn new(model: &'m Model, options: &'m Options) -> Self {
-        let wanted = Wanted { dims: options.dims.clone(), memory: options.memory, ..Wanted::default() };
-        let search = Search::new(model, wanted.with_given(&options.given));
+        let search = Search::new(model, Self::wanted(options));
         Self { model, options, search, found: Vec::new(), replaced: 0 }
+    }
+
+    fn wanted(options: &Options) -> Wanted {
+        let wanted = Wanted { dims: options.dims.clone(), memory: options.memory, ..Wanted::default() };
+        wanted.with_given(&options.given)
+    }
+
+    /// Shapes at which dimensions of one name differ, since nothing is known to keep the model from running there; and whether one of
+    /// these dimensions is 1 where others are not.
+    pub fn unequal(&self) -> impl Iterator<Item = (Shapes, bool)> + use<> {
+        let Names { apart, broadcast } = Names::of(self.model, Self::wanted(self.options));
+        let apart = apart.into_iter().map(|(_, shapes)| (shapes, false));
+        let broadcast = broadcast.into_iter().map(|(_, shapes)| (shapes, true));
+        apart.chain(broadcast).take(MOST_UNEQUAL)
     }
 
     /// Whether all sizes are fixed.

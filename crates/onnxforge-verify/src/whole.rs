@@ -10,7 +10,6 @@ use crate::samples::{Inputs, Samples};
 use crate::{Options, input_names, paired_outputs};
 use onnxforge_ir::{Model, ValueId};
 use onnxforge_ops::Value;
-use onnxforge_ops::eval::shapes::{Names, Wanted};
 use onnxforge_ops::infer::Inference;
 use onnxforge_proto::cancel::checkpoint;
 use onnxforge_proto::clock::Instant;
@@ -100,9 +99,6 @@ pub struct Work<'a> {
     pub renamed: HashMap<String, String>,
 }
 
-/// How many sizes are tried at which dimensions of one name differ.
-const MOST_UNEQUAL: usize = 12;
-
 /// A run of the first model.
 struct Run {
     inputs: Inputs,
@@ -181,11 +177,7 @@ impl<'a> Work<'a> {
             }
         }
         // Dimensions of one name may differ where the first model runs so.
-        let wanted = Wanted { dims: options.dims.clone(), memory: options.memory, ..Wanted::default() };
-        let Names { apart, broadcast } = Names::of(reference, wanted.with_given(&options.given));
-        let apart = apart.into_iter().map(|(_, shapes)| (shapes, false));
-        let broadcast = broadcast.into_iter().map(|(_, shapes)| (shapes, true));
-        for (shapes, breaks_a_name) in apart.chain(broadcast).take(MOST_UNEQUAL) {
+        for (shapes, breaks_a_name) in samples.unequal() {
             let inputs = samples.with(&shapes, runs.len())?;
             if let Ok(outputs) = side.outputs(&inputs) {
                 runs.push(Run { inputs, outputs, is_unequal: true, breaks_a_name });

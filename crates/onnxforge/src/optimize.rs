@@ -20,9 +20,10 @@ use onnxforge_rewrite::interface::{self, Wishes};
 use onnxforge_rewrite::passes::pipeline::{self, PassOutcome, Stop};
 use onnxforge_rewrite::passes::targets::ORT;
 use onnxforge_rewrite::upgrade;
+use onnxforge_verify as verify;
+use onnxforge_verify::burden::Burden;
 use onnxforge_verify::engine::{Choice, Engine};
 use onnxforge_verify::guard::{self, Proof, When};
-use onnxforge_verify::{self as verify, is_large};
 use serde::Serialize;
 
 use crate::Error;
@@ -109,9 +110,12 @@ impl Verification {
     pub fn checks(&self, original: &Model) -> Result<guard::Options, Error> {
         self.engine.check()?;
         check_given(original, &self.given)?;
-        let engine = match self.when {
-            When::Off => Engine::Native,
-            When::Final | When::Each => self.engine.engine(is_large(original)),
+        let (engine, by_blocks) = match self.when {
+            When::Off => (Engine::Native, false),
+            When::Final | When::Each => {
+                let burden = Burden::of(original);
+                (self.engine.engine(burden.by_blocks() && burden.is_reading()), burden.by_blocks())
+            }
         };
         let comparison = verify::Options {
             samples: self.samples,
@@ -119,6 +123,7 @@ impl Verification {
             given: self.given.clone(),
             dims: self.dims.clone(),
             time: Some(SECOND_SAMPLE),
+            by_blocks,
             runs_wherever: true,
             ..verify::Options::new(engine)
         };

@@ -6,6 +6,7 @@ use onnxforge_ir::Model;
 use onnxforge_ops::Value;
 use onnxforge_proto::progress::{Progress, Silent};
 use onnxforge_verify::blocks::{Pairs, verify_blocks};
+use onnxforge_verify::burden::Burden;
 use onnxforge_verify::engine::{Choice, Engine, with_fallback};
 use onnxforge_verify::{self as verify, Report, VerifyError, Which};
 use serde::Serialize;
@@ -86,8 +87,8 @@ pub fn verify_with(
     let is_chosen = options.engine != Choice::Auto;
     let refused =
         |error: &VerifyError| !is_chosen && matches!(error, VerifyError::Run { which: Which::First, .. });
-    let (report, fallback) = with_fallback(options.engine.engine(options.by_blocks), refused, compare);
-    let engine = options.engine.engine(options.by_blocks);
+    let engine = options.engine.engine(options.by_blocks && Burden::of(first).is_reading());
+    let (report, fallback) = with_fallback(engine, refused, compare);
     let report = match report {
         Err(VerifyError::Undetermined(why)) => Report::of_nothing(engine, why),
         report => report?,

@@ -72,6 +72,11 @@ pub struct Shapes {
 }
 
 impl Shapes {
+    /// Bytes of a value at these shapes, where that is known.
+    pub fn bytes_of(&self, value: ValueId) -> Option<u64> {
+        bytes(&self.inference, value)
+    }
+
     /// The sizes in words: `batch=2, seq=3`.
     pub fn describe(&self) -> String {
         let sizes: Vec<String> = self.sizes.iter().map(|(name, size)| format!("{name}={size}")).collect();

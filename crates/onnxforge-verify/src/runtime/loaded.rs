@@ -113,12 +113,12 @@ impl Runtime {
     /// there by ONNX Runtime itself; others are handed over.
     pub fn open_model(&self, model: &Model, level: Level) -> Result<Opened, RuntimeError> {
         let handed = handed::Handed::new(model)?;
-        let mut builder = self.session(level)?.with_deterministic_compute(true).map_err(refused)?;
-        // For a large model nothing is worth memory that would only make later runs faster.
+        let builder = self.session(level)?.with_deterministic_compute(true).map_err(refused)?;
+        // A second copy of the weights would only make later runs faster, and there are few.
+        let mut builder = builder.with_prepacking(false).map_err(refused)?;
         if model.stored_bytes() > LEAN {
             let lean = [CPU::default().with_arena_allocator(false).build()];
             builder = builder.with_execution_providers(lean).map_err(refused)?;
-            builder = builder.with_prepacking(false).map_err(refused)?;
         }
         if let Some(folder) = &handed.folder {
             let key = "session.model_external_initializers_file_folder_path";
