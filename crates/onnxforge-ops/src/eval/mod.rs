@@ -12,20 +12,20 @@ pub mod sample;
 pub mod shapes;
 pub mod stored;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::OnceLock;
 
 use plan::Plan;
 
 use crate::array::Array;
-use crate::callee::Functions;
+use crate::callee::{Functions, constant_nodes};
 use crate::eval_call::Memory;
 use crate::kernel::sparse::densify;
 use crate::kernel::widen::{each_array, widest};
 use crate::{OpError, Value};
 use onnxforge_ir::id::Id;
 use onnxforge_ir::value::{Constant, Def};
-use onnxforge_ir::{Model, ScopeId, ValueId};
+use onnxforge_ir::{Model, NodeId, ScopeId, ValueId};
 use onnxforge_proto::Str;
 use onnxforge_proto::clock::Instant;
 use onnxforge_proto::progress::{Progress, Silent};
@@ -41,7 +41,7 @@ pub struct Options {
     pub wide: bool,
     /// What random operators start from.
     pub seed: u64,
-    /// Keep decoded constants between runs, at the price of their memory.
+    /// Keep decoded constants, and what the graph computes from them alone, between runs, at the price of their memory.
     pub keep_constants: bool,
 }
 
@@ -102,6 +102,8 @@ pub struct Session<'m> {
     plans: HashMap<ScopeId, Plan>,
     functions: Functions,
     constants: Vec<OnceLock<Value>>,
+    /// Nodes of the graph that compute the same in every run.
+    fixed: HashSet<NodeId>,
     progress: &'m dyn Progress,
 }
 
@@ -111,7 +113,9 @@ impl<'m> Session<'m> {
         let plans = model.scopes().map(|(scope, _)| (scope, Plan::new(model, scope))).collect();
         let last = model.values().map(|(id, _)| id.index() + 1).max().unwrap_or(0);
         let constants = (0..last).map(|_| OnceLock::new()).collect();
-        Self { model, options, plans, functions: Functions::of(model), constants, progress: &Silent }
+        let mut fixed = if options.keep_constants { constant_nodes(model) } else { HashSet::new() };
+        fixed.retain(|&node| model.node(node).scope() == model.main());
+        Self { model, options, plans, functions: Functions::of(model), constants, fixed, progress: &Silent }
     }
 
     /// The same, reporting every node of the model's graph that is done.
@@ -140,6 +144,25 @@ impl<'m> Session<'m> {
         wanted: &[ValueId],
     ) -> Result<Vec<Value>, RunError> {
         run::Run::new(self).main(inputs, wanted)
+    }
+
+    /// What a node gave in an earlier run, where it gives the same in every run.
+    fn kept(&self, node: NodeId) -> Option<Vec<Value>> {
+        let outputs = self.fixed.contains(&node).then(|| self.model.node(node).outputs())?;
+        let kept = |value: &ValueId| self.constants.get(value.index())?.get().cloned();
+        outputs.iter().flatten().map(kept).collect()
+    }
+
+    /// Keeps what a node gives in every run, unless it takes more memory than what it was computed from.
+    fn keep(&self, node: NodeId, inputs: u64, outputs: &[Value]) {
+        let bytes: u64 = outputs.iter().map(Value::byte_len).sum();
+        if bytes > inputs || !self.fixed.contains(&node) {
+            return;
+        }
+        for (output, value) in self.model.node(node).outputs().iter().zip(outputs) {
+            let cell = output.and_then(|output| self.constants.get(output.index()));
+            cell.map(|cell| cell.get_or_init(|| value.clone()));
+        }
     }
 
     /// The constant that a value is, when it is one.

@@ -105,6 +105,11 @@ impl<'s, 'm> Run<'s, 'm> {
     fn node(&self, id: NodeId, last: &BTreeSet<ValueId>) -> Result<(), OpError> {
         let model = self.session.model;
         let node = model.node(id);
+        if let Some(values) = self.session.kept(id) {
+            node.outputs().iter().flatten().zip(values).for_each(|(&output, value)| self.put(output, value));
+            self.forget(last);
+            return Ok(());
+        }
         let mut inputs = Vec::with_capacity(node.inputs().len());
         for (index, input) in node.inputs().iter().enumerate() {
             let Some(input) = *input else {
@@ -123,6 +128,7 @@ impl<'s, 'm> Run<'s, 'm> {
                 None => self.constant(input)?,
             });
         }
+        let read = inputs.iter().flatten().map(Value::byte_len).sum();
         let bindings = self.bindings.borrow().last().cloned();
         let outputs = match self.session.functions.callee(model, id, bindings.as_deref()) {
             Callee::Function(function) => self.function(id, function, inputs)?,
@@ -132,6 +138,7 @@ impl<'s, 'm> Run<'s, 'm> {
                 return unsupported(format!("the operator {} (opset {opset})", node.op()));
             }
         };
+        self.session.keep(id, read, &outputs);
         for (index, &output) in node.outputs().iter().enumerate() {
             match (output, outputs.get(index)) {
                 (Some(output), Some(value)) => self.put(output, value.clone()),
@@ -141,12 +148,17 @@ impl<'s, 'm> Run<'s, 'm> {
                 _ => {}
             }
         }
+        self.forget(last);
+        Ok(())
+    }
+
+    /// Drops values that nothing reads any more.
+    fn forget(&self, last: &BTreeSet<ValueId>) {
         for &id in last {
             if !self.kept.borrow().contains(&id) {
                 self.drop_slot(id);
             }
         }
-        Ok(())
     }
 
     fn operator(
