@@ -177,7 +177,7 @@ pub fn verify_blocks(
         progress.end();
         let (done, mut refused) = (by_sample.len(), Vec::new());
         for (index, lane) in lanes.into_iter().enumerate() {
-            let Lane { inputs, kind, reports: found, largest, end, .. } = lane;
+            let Lane { inputs, kind, reports: mut found, largest, end, .. } = lane;
             match (kind, end) {
                 (Kind::Sample, Some(error @ VerifyError::Run { which: Which::First, .. })) => {
                     refused.push((done + index, error));
@@ -195,8 +195,8 @@ pub fn verify_blocks(
                 }
                 (kind, None) => {
                     by_sample.extend((kind == Kind::Sample).then_some(largest));
-                    for (value, report) in found {
-                        if let Some(all) = reports.get_mut(&value) {
+                    for value in &compared {
+                        if let (Some(all), Some(report)) = (reports.get_mut(value), found.remove(value)) {
                             all.join(report);
                         }
                     }

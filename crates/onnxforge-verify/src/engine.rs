@@ -124,7 +124,7 @@ impl Engine {
                 let memory = crate::memory::allowed();
                 let options =
                     eval::Options { wide, memory, keep_constants: !wide, ..eval::Options::default() };
-                Ok(Ready::Own(Session::new(model, options)))
+                Ok(Ready::Own(Box::new(Session::new(model, options))))
             }
             Self::Ort | Self::OrtAll => {
                 let level = if self == Self::Ort { Level::Off } else { Level::All };
@@ -138,7 +138,7 @@ impl Engine {
 /// A model that is ready to run.
 pub enum Ready<'m> {
     /// In this library.
-    Own(Session<'m>),
+    Own(Box<Session<'m>>),
     /// In ONNX Runtime.
     Ort(Box<Opened>),
 }
