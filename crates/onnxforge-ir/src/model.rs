@@ -1,6 +1,7 @@
 //! The model: one arena for all scopes, read here, changed only by [`super::edit`].
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use super::id::{Arena, Id, NodeId, OriginId, ScopeId, ValueId};
 use super::journal::Entry;
@@ -8,10 +9,11 @@ use super::names::Names;
 use super::node::{Node, Op, normal_domain};
 use super::origin::{Fate, Origin, Origins};
 use super::scope::{Scope, ScopeKind};
-use super::tensor::Tensor;
+use super::tensor::{Data, Tensor};
 use super::types::Type;
 use super::value::{Constant, Def, Use, Value};
 use onnxforge_proto::Str;
+use onnxforge_proto::mmap::MappedFile;
 use onnxforge_proto::schema::{ModelProto, OperatorSetIdProto};
 
 /// A model. Values are stable, nodes are replaceable, ids are never used again.
@@ -161,6 +163,20 @@ impl Model {
     /// Bytes of all stored tensors, attributes of nodes not included.
     pub fn stored_bytes(&self) -> u64 {
         self.initializers().fold(0, |sum, (_, constant)| sum.saturating_add(constant.byte_len()))
+    }
+
+    /// Says that no weights will be read for some time; see [`MappedFile::was_read`].
+    pub fn weights_were_read(&self) {
+        let mut last: Option<&Arc<MappedFile>> = None;
+        for (_, constant) in self.initializers() {
+            let Some(Data::Bytes(blob)) = constant.dense().map(Tensor::data) else { continue };
+            let file = blob.place().map(|(file, _)| file);
+            // Weights of one file stand one after the other.
+            if let Some(file) = file.filter(|file| !last.is_some_and(|last| Arc::ptr_eq(last, file))) {
+                file.was_read();
+                last = Some(file);
+            }
+        }
     }
 
     /// The dense constant that a value always is. Before IR version 4 every constant had to be listed as an input

@@ -101,6 +101,17 @@ impl MappedFile {
         drop(range);
     }
 
+    /// Says that nothing of the file will be read for some time: its pages no longer count as memory of this process. What is read later
+    /// comes from the system's file cache.
+    pub fn was_read(&self) {
+        #[cfg(target_os = "linux")]
+        if let Some(map) = &self.map {
+            // SAFETY: nobody writes to the map, so that its pages hold what the file holds, before and after.
+            #[allow(unsafe_code)]
+            drop(unsafe { map.unchecked_advise(memmap2::UncheckedAdvice::DontNeed) });
+        }
+    }
+
     /// Every byte of the file.
     pub fn bytes(&self) -> &[u8] {
         self.map.as_deref().unwrap_or_default()

@@ -6,114 +6,29 @@
 //! twice. What a model computes from its constants alone, such as weights the other way round, is computed in the block that reads it and goes
 //! with it.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+mod pairs;
+mod plan;
 
+use std::collections::{BTreeSet, HashMap};
+
+pub use self::pairs::Pairs;
+pub use self::plan::suits_blocks;
+use self::plan::{Block, Twin, plan};
+use super::Options;
 use super::compare::{compare, says_something};
 use super::engine::{Engine, EngineError, Ready};
 use super::judge::{Judged, said};
 use super::report::{Moment, OutputReport, Report, Verdict, VerifyError, Which};
 use super::samples::{Inputs, Samples};
 use super::whole::makes_steps;
-use super::{Options, is_twin, paired_outputs};
 use onnxforge_ir::cut::Cut;
 use onnxforge_ir::{Model, NodeId, ValueId};
 use onnxforge_ops::Value;
-use onnxforge_ops::callee::constant_nodes;
 use onnxforge_ops::infer::Inference;
 use onnxforge_proto::cancel::checkpoint;
 use onnxforge_proto::clock::Instant;
 use onnxforge_proto::progress::{Progress, Unit};
 use onnxforge_proto::schema::ValueInfoProto;
-
-/// Bytes of constants in a block, unless a single node has more.
-const WEIGHTS: u64 = 16 << 20;
-/// Nodes in a block.
-const NODES: usize = 256;
-
-/// Which values of two models are the same.
-pub struct Pairs {
-    /// By values of the first model.
-    second: HashMap<ValueId, ValueId>,
-    /// By values of the second model.
-    first: HashMap<ValueId, ValueId>,
-    /// Whether one model was made from the other, so that what has one id is one thing.
-    one_origin: bool,
-}
-
-impl Pairs {
-    /// What has one id is one value: one of the models was made from the other.
-    pub fn by_id(first: &Model, second: &Model) -> Self {
-        let inputs = first.scope(first.main()).inputs().iter().map(|port| port.value);
-        // What a graph gives is compared also where it has become a constant.
-        let constant = |value| {
-            second.has_value(value) && first.value(value).is_exposed() && second.constant(value).is_some()
-        };
-        let shared = results(first).filter(|&value| is_twin(first, second, value) || constant(value));
-        Self::of(inputs.chain(shared).map(|value| (value, value)), true)
-    }
-
-    /// What has one name, and one element type and rank as far as these are known, is one value.
-    pub fn by_name(first: &Model, second: &Model) -> Result<Self, VerifyError> {
-        let facts = [first, second].map(Inference::of);
-        let named: HashMap<&str, ValueId> = results(second)
-            .chain(second.scope(second.main()).inputs().iter().map(|port| port.value))
-            .chain(second.scope(second.main()).outputs().iter().map(|port| port.value))
-            .map(|value| (&**second.value(value).name(), value))
-            .collect();
-        let inputs = first.scope(first.main()).inputs().iter().map(|port| port.value);
-        let fits = |&(a, b): &(ValueId, ValueId)| {
-            let rank = |side: usize, value| facts[side].shape(value).map(<[_]>::len);
-            let dtype = |side: usize, value| facts[side].tensor(value).and_then(|fact| fact.dtype);
-            rank(0, a) == rank(1, b) && dtype(0, a) == dtype(1, b)
-        };
-        let same_name = |value| Some((value, *named.get(&**first.value(value).name())?));
-        let mut pairs: Vec<_> = results(first).chain(inputs).filter_map(same_name).filter(fits).collect();
-        // Outputs belong together by place where names do not say it.
-        let own: HashMap<&str, ValueId> =
-            results(first).map(|value| (&**first.value(value).name(), value)).collect();
-        let ends = paired_outputs(first, second)?;
-        pairs.extend(ends.iter().filter_map(|(a, b)| Some((*own.get(&**a)?, *named.get(&**b)?))));
-        Ok(Self::of(pairs.into_iter(), false))
-    }
-
-    fn of(pairs: impl Iterator<Item = (ValueId, ValueId)>, one_origin: bool) -> Self {
-        let second: HashMap<ValueId, ValueId> = pairs.collect();
-        let first = second.iter().map(|(&a, &b)| (b, a)).collect();
-        Self { second, first, one_origin }
-    }
-
-    /// What a value of one of the models is in the first.
-    fn in_first(&self, side: usize, value: ValueId) -> Option<ValueId> {
-        if side == 0 { Some(value) } else { self.first.get(&value).copied() }
-    }
-}
-
-/// What nodes of the graph compute, in order.
-fn results(model: &Model) -> impl Iterator<Item = ValueId> {
-    model.nodes_in(model.main()).flat_map(|(_, node)| node.outputs().iter().flatten().copied())
-}
-
-/// A value that both models compute.
-struct Twin {
-    /// In each of them.
-    values: [ValueId; 2],
-    /// The nodes that compute it from the nearest other values that both compute, in each model.
-    nodes: [Vec<NodeId>; 2],
-    /// Those values, in the first.
-    from: BTreeSet<ValueId>,
-}
-
-/// A stretch of nodes of the first model.
-#[derive(Default)]
-struct Block {
-    nodes: Vec<NodeId>,
-    /// What of its results is read after it, or compared.
-    outputs: Vec<ValueId>,
-    /// What can be compared when it has run.
-    twins: Vec<Twin>,
-    /// What nobody needs after it.
-    last: Vec<ValueId>,
-}
 
 /// Inputs on their way through the blocks.
 struct Lane {
@@ -151,14 +66,14 @@ pub fn verify_blocks(
     progress: &dyn Progress,
 ) -> Result<Report, VerifyError> {
     let facts = [first, second].map(Inference::of);
-    let blocks = plan(first, second, pairs);
+    let mut samples = Samples::new(first, options);
+    let blocks = plan(first, second, pairs, &samples.sizes_of_values());
     let compared: Vec<ValueId> =
         blocks.iter().flat_map(|block| &block.twins).map(|twin| twin.values[0]).collect();
     let steps = makes_steps(first, &facts[0]);
     let runner = Runner { models: [first, second], facts: &facts, pairs, options, steps };
     let mut reports = runner.nothing_found(&compared);
     let (mut by_sample, mut sizes, mut unequal) = (Vec::new(), Vec::new(), Vec::new());
-    let mut samples = Samples::new(first, options);
     let (start, mut is_again) = (Instant::now(), false);
     while by_sample.len() < options.samples {
         // Where sizes are fixed, the first sample shows whether there is time for others.
@@ -281,6 +196,7 @@ impl Runner<'_> {
     fn run(&self, blocks: &[Block], lanes: &mut [Lane], progress: &dyn Progress) {
         for block in blocks {
             self.block(block, lanes);
+            self.models[0].weights_were_read();
             progress.advance(1);
             checkpoint();
         }
@@ -293,7 +209,7 @@ impl Runner<'_> {
             lane.state.extend(block.outputs.iter().copied().zip(made));
             Ok(())
         });
-        let changed: Vec<&Twin> = block.twins.iter().filter(|twin| !self.is_same(twin)).collect();
+        let changed: Vec<&Twin> = block.twins.iter().filter(|twin| !twin.is_same).collect();
         let nodes: BTreeSet<NodeId> = changed.iter().flat_map(|twin| &twin.nodes[1]).copied().collect();
         let values: Vec<ValueId> = changed.iter().map(|twin| twin.values[1]).collect();
         let part = self.part(1, &nodes.into_iter().collect::<Vec<_>>(), &values);
@@ -336,23 +252,6 @@ impl Runner<'_> {
             }
         }
         Ok(())
-    }
-
-    /// Whether both models compute a value by the very same nodes, of the same constants.
-    fn is_same(&self, twin: &Twin) -> bool {
-        let [first, second] = self.models;
-        let [nodes, others] = &twin.nodes;
-        let same_constant = |value: ValueId| match (first.constant(value), second.constant(value)) {
-            (Some(a), Some(b)) => a.same_bits(b),
-            (None, None) => true,
-            _ => false,
-        };
-        let same = |&node: &NodeId| {
-            let (mine, theirs) = (first.reads(node), second.reads(node));
-            let inside = first.nodes_inside(node) == second.nodes_inside(node);
-            inside && mine == theirs && mine.into_iter().all(same_constant)
-        };
-        self.pairs.one_origin && nodes == others && nodes.iter().all(same)
     }
 
     /// What float64 runs of just these nodes say.
@@ -439,122 +338,4 @@ impl Runner<'_> {
         });
         results.collect()
     }
-}
-
-/// Blocks of the first model, each with what can be compared after it.
-fn plan(first: &Model, second: &Model, pairs: &Pairs) -> Vec<Block> {
-    let prepared = prepared(first, pairs);
-    let mut blocks: Vec<Block> = Vec::new();
-    let mut weights = u64::MAX;
-    for (node, _) in first.nodes_in(first.main()).filter(|(node, _)| !prepared.contains(node)) {
-        let with_it = with_prepared(first, node, &prepared);
-        let read = with_it.iter().flat_map(|&node| first.reads(node));
-        let own: u64 = read.filter_map(|value| Some(first.constant(value)?.byte_len())).sum();
-        weights = weights.saturating_add(own);
-        if weights > WEIGHTS || blocks.last().is_none_or(|block| block.nodes.len() >= NODES) {
-            blocks.push(Block::default());
-            weights = own;
-        }
-        if let Some(block) = blocks.last_mut() {
-            let new: Vec<NodeId> = with_it.into_iter().filter(|node| !block.nodes.contains(node)).collect();
-            block.nodes.extend(new);
-        }
-    }
-    let is_prepared = |value: ValueId| first.value(value).node().is_some_and(|node| prepared.contains(&node));
-    // The block after which each value is there.
-    let mut made: HashMap<ValueId, usize> = HashMap::new();
-    for (place, block) in blocks.iter().enumerate() {
-        let results = block.nodes.iter().flat_map(|&node| first.node(node).outputs().iter().flatten());
-        made.extend(results.filter(|value| !is_prepared(**value)).map(|&value| (value, place)));
-    }
-    let mut last: BTreeMap<ValueId, usize> = BTreeMap::new();
-    let mut need = |value: ValueId, place: usize| {
-        let entry = last.entry(value).or_default();
-        *entry = place.max(*entry);
-    };
-    for value in results(first) {
-        let Some(&other) = pairs.second.get(&value) else { continue };
-        let (a, mut from) = nearest(first, value, &pairs.second);
-        let (b, others) = nearest(second, other, &pairs.first);
-        from.extend(others.into_iter().filter_map(|value| pairs.in_first(1, value)));
-        let ready =
-            from.iter().chain([&value]).filter_map(|value| made.get(value)).max().copied().unwrap_or(0);
-        from.iter().chain([&value]).for_each(|&value| need(value, ready));
-        if let Some(block) = blocks.get_mut(ready) {
-            block.twins.push(Twin { values: [value, other], nodes: [a, b], from });
-        }
-    }
-    for (place, block) in blocks.iter().enumerate() {
-        for &node in &block.nodes {
-            let read = first.reads(node).into_iter().filter(|value| !is_prepared(*value));
-            read.for_each(|value| need(value, place));
-        }
-    }
-    for (place, block) in blocks.iter_mut().enumerate() {
-        let results =
-            block.nodes.iter().flat_map(|&node| first.node(node).outputs().iter().flatten().copied());
-        let compared: HashSet<ValueId> =
-            block.twins.iter().flat_map(|twin| twin.from.iter().chain([&twin.values[0]])).copied().collect();
-        let outlives =
-            |value: &ValueId| last.get(value).is_some_and(|&end| end > place) || compared.contains(value);
-        block.outputs = results.filter(outlives).collect();
-    }
-    for (value, place) in last {
-        if let Some(block) = blocks.get_mut(place) {
-            block.last.push(value);
-        }
-    }
-    blocks
-}
-
-/// The nodes of the graph that compute from constants alone what the other model does not compute.
-fn prepared(model: &Model, pairs: &Pairs) -> HashSet<NodeId> {
-    let mut nodes = constant_nodes(model);
-    let is_own = |value: &ValueId| !pairs.second.contains_key(value) && !model.value(*value).is_exposed();
-    nodes.retain(|&id| {
-        let node = model.node(id);
-        node.scope() == model.main() && node.outputs().iter().flatten().all(is_own)
-    });
-    nodes
-}
-
-/// A node, and those of `prepared` that it needs.
-fn with_prepared(model: &Model, node: NodeId, prepared: &HashSet<NodeId>) -> BTreeSet<NodeId> {
-    let (mut found, mut open) = (BTreeSet::from([node]), vec![node]);
-    while let Some(at) = open.pop() {
-        let makers = model.reads(at).into_iter().filter_map(|value| model.value(value).node());
-        open.extend(makers.filter(|maker| prepared.contains(maker) && found.insert(*maker)));
-    }
-    found
-}
-
-/// The nodes that compute a value from values that both models compute, and those values.
-fn nearest(
-    model: &Model,
-    value: ValueId,
-    known: &HashMap<ValueId, ValueId>,
-) -> (Vec<NodeId>, BTreeSet<ValueId>) {
-    let (mut nodes, mut from) = (BTreeSet::new(), BTreeSet::new());
-    let mut open = vec![value];
-    while let Some(at) = open.pop() {
-        let Some(node) = model.value(at).node() else {
-            if model.constant(at).is_none() {
-                from.insert(at);
-            }
-            continue;
-        };
-        if at != value && known.contains_key(&at) {
-            from.insert(at);
-            continue;
-        }
-        if model.node(node).scope() == model.main() && nodes.insert(node) {
-            open.extend(model.reads(node).into_iter().filter(|&read| is_outside(model, read)));
-        }
-    }
-    (nodes.into_iter().collect(), from)
-}
-
-/// Whether a value belongs to the main graph.
-fn is_outside(model: &Model, value: ValueId) -> bool {
-    model.scope_of(value) == Some(model.main())
 }

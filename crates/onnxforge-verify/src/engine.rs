@@ -8,8 +8,8 @@ use serde::Serialize;
 
 use crate::runtime::{Level, Missing, Opened, Runtime, RuntimeError};
 use onnxforge_ir::Model;
-use onnxforge_ops::Value;
 use onnxforge_ops::eval::{self, RunError, Session};
+use onnxforge_ops::{OpError, Value};
 use onnxforge_proto::clock::Instant;
 
 /// The longest that a run of a model in this library may take: a loop may have no end.
@@ -40,12 +40,28 @@ pub enum Choice {
 }
 
 impl Choice {
-    /// The engine for runs that mostly compute, or mostly read weights ([`Burden`](crate::burden::Burden)).
-    pub fn engine(self, is_reading: bool) -> Engine {
+    /// The engine that runs models of any origin, and the one that takes over where it cannot.
+    pub fn engines(self) -> Engines {
         match self {
-            Self::Auto if !is_reading && Runtime::get().is_ok() => Engine::Ort,
-            Self::Auto => Engine::Native,
-            Self::This(engine) => engine,
+            Self::Auto if Runtime::get().is_ok() => {
+                Engines { first: Engine::Ort, instead: Some(Engine::Native) }
+            }
+            Self::Auto => Engines::only(Engine::Native),
+            Self::This(engine) => Engines::only(engine),
+        }
+    }
+
+    /// The engine that compares a model with what passes made of it, and the one that takes over where it cannot. Models run once or twice, and
+    /// then the native engine takes half of the memory of ONNX Runtime, which copies weights and keeps what it has allocated, and less time.
+    pub fn engines_for_results(self) -> Engines {
+        match self {
+            Self::Auto => {
+                Engines { first: Engine::Native, instead: Runtime::get().is_ok().then_some(Engine::Ort) }
+            }
+            Self::This(engine @ (Engine::Ort | Engine::OrtAll)) => {
+                Engines { first: engine, instead: Some(Engine::Native) }
+            }
+            Self::This(engine) => Engines::only(engine),
         }
     }
 
@@ -58,19 +74,35 @@ impl Choice {
     }
 }
 
-/// Does work with an engine. Where that fails with an error that is `refused`, because the engine could not run what it had to, the native
-/// engine takes over; then the reason stands beside the result.
-pub fn with_fallback<T, E: fmt::Display>(
-    engine: Engine,
-    refused: impl Fn(&E) -> bool,
-    mut work: impl FnMut(Engine) -> Result<T, E>,
-) -> (Result<T, E>, Option<String>) {
-    match work(engine) {
-        Err(error) if engine != Engine::Native && refused(&error) => {
-            tracing::info!("{error}; the native engine takes over");
-            (work(Engine::Native), Some(error.to_string()))
+/// An engine, and the one that takes over where it cannot run a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Engines {
+    /// The engine.
+    pub first: Engine,
+    /// What takes over.
+    pub instead: Option<Engine>,
+}
+
+impl Engines {
+    /// Nothing takes over.
+    pub fn only(first: Engine) -> Self {
+        Self { first, instead: None }
+    }
+
+    /// Does work with the first engine. Where that fails with an error that is `refused`, because the engine could not run what it had to, the
+    /// other one takes over; then the reason stands beside the result.
+    pub fn work<T, E: fmt::Display>(
+        self,
+        refused: impl Fn(&E) -> bool,
+        mut work: impl FnMut(Engine) -> Result<T, E>,
+    ) -> (Result<T, E>, Option<String>) {
+        match (work(self.first), self.instead) {
+            (Err(error), Some(instead)) if refused(&error) => {
+                tracing::info!("{error}; the {} engine takes over", instead.name());
+                (work(instead), Some(error.to_string()))
+            }
+            (done, _) => (done, None),
         }
-        done => (done, None),
     }
 }
 
@@ -89,9 +121,18 @@ pub enum EngineError {
 }
 
 impl EngineError {
+    /// Whether the engine lacks something, rather than the model.
+    pub fn is_about_support(&self) -> bool {
+        matches!(self, Self::Run(error) if matches!(error.cause(), Some(OpError::Unsupported(_) | OpError::TimeOut)))
+    }
+
     /// Whether inputs of other sizes may do.
     pub fn may_be_about_sizes(&self) -> bool {
-        matches!(self, Self::Run(_) | Self::Runtime(RuntimeError::Refused(_)))
+        match self {
+            Self::Run(_) => !self.is_about_support(),
+            Self::Runtime(error) => matches!(error, RuntimeError::Refused(_)),
+            Self::Missing(_) => false,
+        }
     }
 }
 

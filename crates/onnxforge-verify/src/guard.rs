@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::engine::{Engine, with_fallback};
+use super::engine::{Engine, Engines};
 use super::local::{Local, LocalReport, Wrong};
+use super::runtime::Runtime;
 use super::{Options as Comparison, OutputReport, Report, Verdict, VerifyError, Which, verify_inside};
 use onnxforge_ir::{Accuracy, Model, Rewrite};
 use onnxforge_ops::infer::Inference;
@@ -41,8 +42,11 @@ pub enum When {
 pub struct Options {
     /// When.
     pub when: When,
-    /// How models are compared. Where its engine cannot run the original, the native one takes over.
+    /// How models are compared.
     pub comparison: Comparison,
+    /// The engine that takes over where that of the comparison cannot run the original. ONNX Runtime also has to load the result where it loads the
+    /// original.
+    pub instead: Option<Engine>,
     /// Time that checks of single changes may take together.
     pub local: Duration,
     /// ONNX Runtime takes the model before the passes, converted or not: a result that it does not take is the fault of a pass.
@@ -62,6 +66,8 @@ pub struct Proof {
     pub unverified: Option<String>,
     /// Why another engine than the one that was asked for computed.
     pub fallback: Option<String>,
+    /// The version of the ONNX Runtime that was seen to load the result, where another engine computed.
+    pub loaded_by: Option<String>,
     /// Comparisons after passes, in the order in which they ran, where that was asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<After>,
@@ -243,23 +249,28 @@ fn whole(
     proof: &mut Proof,
     progress: &dyn Progress,
 ) -> Option<Found> {
-    if checks.comparison.engine != Engine::Native && may_run_forever(original) {
-        proof.fallback = Some("a Loop has no largest number of iterations".to_owned());
+    if may_run_forever(original) {
+        if checks.comparison.engine != Engine::Native {
+            proof.fallback = Some("a Loop has no largest number of iterations".to_owned());
+        }
         checks.comparison.engine = Engine::Native;
+        checks.instead = None;
     }
-    let (chosen, loads) = (checks.comparison.engine, checks.loads);
+    let engines = Engines { first: checks.comparison.engine, instead: checks.instead };
+    let loads = checks.loads;
     let compare = |engine: Engine| {
         checks.comparison.engine = engine;
         checks.comparison.rounding = declared(model).max(engine.own_rounding());
         verify_inside(original, model, &checks.comparison, progress)
     };
+    // A runtime may be older than the operator set that was asked for.
+    let may_be_too_new = !loads && is_converted(original, model);
     let refused = |error: &VerifyError| match error {
         VerifyError::Run { which: Which::First, .. } => true,
-        // A runtime may be older than the operator set that was asked for.
-        VerifyError::Run { which: Which::Second, .. } => !loads && is_converted(original, model),
+        VerifyError::Run { which: Which::Second, error, .. } => may_be_too_new || error.is_about_support(),
         _ => false,
     };
-    let (compared, fallback) = with_fallback(chosen, refused, compare);
+    let (compared, fallback) = engines.work(refused, compare);
     proof.fallback = fallback.or(proof.fallback.take());
     match compared {
         Err(VerifyError::Undetermined(why)) => {
@@ -273,9 +284,26 @@ fn whole(
         compared => {
             let found = Found::of(compared.as_ref());
             proof.global = compared.ok();
+            if found.is_none() && checks.comparison.engine == Engine::Native && !may_be_too_new {
+                return unloadable(original, model, checks, proof);
+            }
             found
         }
     }
+}
+
+/// What computes the same must also load where models are run: what ONNX Runtime says where it is found, and loads the original and not the
+/// result. From then on it compares the models.
+fn unloadable(original: &Model, model: &Model, checks: &mut Options, proof: &mut Proof) -> Option<Found> {
+    let runtime = Runtime::get().ok().filter(|_| checks.instead == Some(Engine::Ort))?;
+    let Err(error) = runtime.takes(model) else {
+        proof.loaded_by = Some(runtime.version().unwrap_or_default());
+        return None;
+    };
+    runtime.takes(original).ok()?;
+    (checks.comparison.engine, checks.instead) = (Engine::Ort, Some(Engine::Native));
+    proof.global = None;
+    Some(Found { value: String::new(), difference: format!("ONNX Runtime loads only the original: {error}") })
 }
 
 /// Whether a model was converted to other operator sets.

@@ -6,7 +6,6 @@
 
 pub mod bench;
 pub mod blocks;
-pub mod burden;
 pub mod compare;
 pub mod draws;
 pub mod engine;

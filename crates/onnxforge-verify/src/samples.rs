@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::{Options, VerifyError};
-use onnxforge_ir::Model;
+use onnxforge_ir::{Model, ValueId};
 use onnxforge_ops::Value;
 use onnxforge_ops::eval::sample::{self, SampleError};
 use onnxforge_ops::eval::shapes::{Names, Search, Shapes, Wanted};
@@ -55,6 +55,15 @@ impl<'m> Samples<'m> {
     /// Whether all sizes are fixed.
     pub fn is_fixed(&self) -> bool {
         self.search.is_fixed()
+    }
+
+    /// Bytes of the values of the model in the first sample, as far as they are known.
+    pub fn sizes_of_values(&mut self) -> impl Fn(ValueId) -> Option<u64> + use<> {
+        if self.found.is_empty() {
+            self.found.extend(self.search.next());
+        }
+        let first = self.found.first().cloned();
+        move |value| first.as_ref()?.bytes_of(value)
     }
 
     /// The inputs of a sample: those that are given, and synthetic ones.

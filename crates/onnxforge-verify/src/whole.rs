@@ -154,6 +154,8 @@ impl<'a> Work<'a> {
         progress: &dyn Progress,
     ) -> Result<Vec<Run>, VerifyError> {
         let mut samples = Samples::new(reference, options);
+        // Passes have read weights, and ONNX Runtime maps files itself.
+        reference.weights_were_read();
         let mut side = Side::new(Which::First, self.models[0], options.engine)?;
         let (mut runs, start): (Vec<Run>, _) = (Vec::new(), Instant::now());
         while runs.len() < options.samples {
@@ -198,6 +200,7 @@ impl<'a> Work<'a> {
             self.pairs.iter().map(|(name, _)| OutputReport::new(name)).collect();
         let (mut by_sample, mut doubts): (Vec<f64>, Vec<Doubt>) = (Vec::new(), Vec::new());
         let mut unequal = Vec::new();
+        reference.weights_were_read();
         {
             let mut side = Side::new(Which::Second, self.models[1], options.engine)?;
             side.renamed.clone_from(&self.renamed);

@@ -16,7 +16,7 @@ use onnxforge_ops::check::{Severity, check};
 use onnxforge_ops::infer::Inference;
 use onnxforge_verify as verify;
 use onnxforge_verify::VerifyError;
-use onnxforge_verify::engine::{Choice, with_fallback};
+use onnxforge_verify::engine::Choice;
 use onnxforge_verify::parts::{Compared, Observed, compare_part, observe};
 use serde::Serialize;
 
@@ -140,14 +140,12 @@ impl PartComparison {
         let mut ends: Vec<ValueId> = ends.collect();
         ends.sort();
         ends.dedup();
-        // What ONNX Runtime was not asked for and cannot run, the native engine may.
-        let is_chosen = self.engine != Choice::Auto;
-        let refused = |error: &VerifyError| !is_chosen && matches!(error, VerifyError::Run { .. });
+        let refused = |error: &VerifyError| matches!(error, VerifyError::Run { .. });
         let run = |engine| {
             let options = options(engine);
             observe(model, &ends, facts, &options).map(|observed| (observed, options))
         };
-        Ok(with_fallback(self.engine.engine(false), refused, run).0?)
+        Ok(self.engine.engines().work(refused, run).0?)
     }
 }
 

@@ -21,8 +21,8 @@ use onnxforge_rewrite::passes::pipeline::{self, PassOutcome, Stop};
 use onnxforge_rewrite::passes::targets::ORT;
 use onnxforge_rewrite::upgrade;
 use onnxforge_verify as verify;
-use onnxforge_verify::burden::Burden;
-use onnxforge_verify::engine::{Choice, Engine};
+use onnxforge_verify::blocks::suits_blocks;
+use onnxforge_verify::engine::{Choice, Engine, Engines};
 use onnxforge_verify::guard::{self, Proof, When};
 use serde::Serialize;
 
@@ -74,7 +74,8 @@ pub struct Verification {
     pub given: HashMap<String, Value>,
     /// Sizes of named dimensions in synthetic inputs.
     pub dims: HashMap<String, usize>,
-    /// Which engine runs the models. Where it cannot run the original, the native one takes over.
+    /// Which engine runs the models: the native one unless told otherwise. Where ONNX Runtime is found, it takes over where that cannot run the
+    /// original, and has to load the result where it loads the original.
     pub engine: Choice,
     /// Time that checks of single edits may take together; without it, as much as the size of the model justifies.
     pub local: Option<Duration>,
@@ -110,12 +111,9 @@ impl Verification {
     pub fn checks(&self, original: &Model) -> Result<guard::Options, Error> {
         self.engine.check()?;
         check_given(original, &self.given)?;
-        let (engine, by_blocks) = match self.when {
-            When::Off => (Engine::Native, false),
-            When::Final | When::Each => {
-                let burden = Burden::of(original);
-                (self.engine.engine(burden.by_blocks() && burden.is_reading()), burden.by_blocks())
-            }
+        let (engines, by_blocks) = match self.when {
+            When::Off => (Engines::only(Engine::Native), false),
+            When::Final | When::Each => (self.engine.engines_for_results(), suits_blocks(original)),
         };
         let comparison = verify::Options {
             samples: self.samples,
@@ -125,13 +123,20 @@ impl Verification {
             time: Some(SECOND_SAMPLE),
             by_blocks,
             runs_wherever: true,
-            ..verify::Options::new(engine)
+            ..verify::Options::new(engines.first)
         };
         // Reading the weights once takes a run about as long.
         let weights = Duration::from_nanos(original.stored_bytes());
         let local = self.local.unwrap_or(LOCAL_CHECKS + weights);
         let original = (self.when != When::Off).then(|| original.clone());
-        Ok(guard::Options { when: self.when, comparison, local, original, loads: false })
+        Ok(guard::Options {
+            when: self.when,
+            comparison,
+            instead: engines.instead,
+            local,
+            original,
+            loads: false,
+        })
     }
 }
 

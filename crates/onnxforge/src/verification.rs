@@ -6,8 +6,7 @@ use onnxforge_ir::Model;
 use onnxforge_ops::Value;
 use onnxforge_proto::progress::{Progress, Silent};
 use onnxforge_verify::blocks::{Pairs, verify_blocks};
-use onnxforge_verify::burden::Burden;
-use onnxforge_verify::engine::{Choice, Engine, with_fallback};
+use onnxforge_verify::engine::{Choice, Engine};
 use onnxforge_verify::{self as verify, Report, VerifyError, Which};
 use serde::Serialize;
 
@@ -84,13 +83,14 @@ pub fn verify_with(
         }
     };
     // What ONNX Runtime never could run, the native engine may. A second model that it cannot run although it can the first is an answer.
-    let is_chosen = options.engine != Choice::Auto;
-    let refused =
-        |error: &VerifyError| !is_chosen && matches!(error, VerifyError::Run { which: Which::First, .. });
-    let engine = options.engine.engine(options.by_blocks && Burden::of(first).is_reading());
-    let (report, fallback) = with_fallback(engine, refused, compare);
+    let refused = |error: &VerifyError| matches!(error, VerifyError::Run { which: Which::First, .. });
+    let engines = match options.by_blocks {
+        true => options.engine.engines_for_results(),
+        false => options.engine.engines(),
+    };
+    let (report, fallback) = engines.work(refused, compare);
     let report = match report {
-        Err(VerifyError::Undetermined(why)) => Report::of_nothing(engine, why),
+        Err(VerifyError::Undetermined(why)) => Report::of_nothing(engines.first, why),
         report => report?,
     };
     Ok(Verified { report, fallback })
