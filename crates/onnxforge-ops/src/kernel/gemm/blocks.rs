@@ -112,16 +112,32 @@ fn tile<'b, T: Float, S: Simd>(
     b: impl Iterator<Item = &'b [T::Vector<S>; 2]>,
 ) -> [[T::Vector<S>; 2]; TILE_ROWS] {
     let mut sums = [[T::splat(simd, T::ZERO); 2]; TILE_ROWS];
+    let [sum1, sum2, sum3, sum4, sum5, sum6] = &mut sums;
     // Iterators side by side need no check of a bound at each step.
     let rows = first.iter().zip(second).zip(third).zip(fourth).zip(fifth).zip(sixth);
     for ((((((first, second), third), fourth), fifth), sixth), b) in rows.zip(b) {
-        for (sums, &a) in sums.iter_mut().zip([first, second, third, fourth, fifth, sixth]) {
-            let a = T::splat(simd, a);
-            sums[0] = T::times_plus(simd, a, b[0], sums[0]);
-            sums[1] = T::times_plus(simd, a, b[1], sums[1]);
-        }
+        // Row by row, because a loop over rows may stay one, with the sums in memory.
+        times_plus(simd, *first, b, sum1);
+        times_plus(simd, *second, b, sum2);
+        times_plus(simd, *third, b, sum3);
+        times_plus(simd, *fourth, b, sum4);
+        times_plus(simd, *fifth, b, sum5);
+        times_plus(simd, *sixth, b, sum6);
     }
     sums
+}
+
+/// Adds a factor times two vectors.
+#[inline(always)]
+fn times_plus<T: Float, S: Simd>(
+    simd: S,
+    factor: T,
+    [low, high]: &[T::Vector<S>; 2],
+    sums: &mut [T::Vector<S>; 2],
+) {
+    let factor = T::splat(simd, factor);
+    sums[0] = T::times_plus(simd, factor, *low, sums[0]);
+    sums[1] = T::times_plus(simd, factor, *high, sums[1]);
 }
 
 /// How sums become results.
@@ -142,9 +158,10 @@ impl<T: Float> Sums<T> {
         sums: [[T::Vector<S>; 2]; TILE_ROWS],
     ) {
         let alpha = T::splat(simd, self.alpha);
-        for (out, sums) in out.iter_mut().zip(sums) {
+        for (out, [low, high]) in out.iter_mut().zip(sums) {
             let out = &mut out[left..left + width];
-            let sums = sums.map(|sum| T::times(simd, alpha, sum));
+            // No closure, which would not be compiled for the vectors of this processor.
+            let sums = [T::times(simd, alpha, low), T::times(simd, alpha, high)];
             let vectors = T::vectors_mut::<S>(out);
             if vectors.len() == 2 {
                 for (out, sum) in vectors.iter_mut().zip(sums) {
