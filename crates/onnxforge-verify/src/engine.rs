@@ -32,7 +32,7 @@ pub enum Engine {
 /// Which engine is asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Choice {
-    /// ONNX Runtime where it is found, the native engine otherwise.
+    /// The one that suits: [`Choice::engines`], [`Choice::engines_for_results`].
     #[default]
     Auto,
     /// This one.

@@ -59,7 +59,7 @@ pub struct Comparison {
 /// Which engine runs models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum EngineArg {
-    /// ONNX Runtime where it is found, this library otherwise.
+    /// For what passes made of a model this library, otherwise ONNX Runtime where it is found.
     Auto,
     /// This library.
     Native,

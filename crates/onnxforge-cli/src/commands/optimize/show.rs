@@ -130,7 +130,8 @@ fn show_proof(proof: &Proof, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out)?;
     }
     if let Some(reason) = &proof.fallback {
-        writeln!(out, "the native engine took over: {reason}")?;
+        let engine = proof.global.as_ref().map_or("other", |report| report.engine.name());
+        writeln!(out, "the {engine} engine took over: {reason}")?;
     }
     if let Some(reason) = &proof.unverified {
         writeln!(
@@ -151,6 +152,9 @@ fn show_proof(proof: &Proof, out: &mut dyn Write) -> io::Result<()> {
             report.engine.name(),
             verify::said(report.verdict)
         )?;
+        if let Some(version) = &proof.loaded_by {
+            writeln!(out, "ONNX Runtime {version} loads the result")?;
+        }
         if let Some(why) = report.undetermined() {
             writeln!(out, "{why}; give inputs for which the model is reliable (--inputs)")?;
         }
