@@ -558,10 +558,21 @@ fn run(case: &'static Case, when: When, local: Duration) -> (Model, Vec<String>)
 }
 
 fn reverted(case: &'static Case, when: When, local: Duration) -> (Model, Vec<Wrong>) {
+    reverted_with(case, when, local, None)
+}
+
+/// The same, with an engine beside the native one.
+fn reverted_with(
+    case: &'static Case,
+    when: When,
+    local: Duration,
+    instead: Option<Engine>,
+) -> (Model, Vec<Wrong>) {
     let mut model = case.model();
     let passes = std::iter::once(planted(case)).chain(defaults()).collect();
     let options = pipeline::Options { passes, ..pipeline::Options::default() };
-    let mut checks = guard::Options { when, comparison: comparison(), local, original: None, loads: false };
+    let comparison = comparison();
+    let mut checks = guard::Options { when, comparison, instead, local, original: None, loads: false };
     let (_, proof) = guard::optimize(&mut model, &options, &mut checks).unwrap();
     (model, proof.reverted)
 }
@@ -642,4 +653,23 @@ fn comparing_block_by_block_finds_what_outputs_show() {
         pipeline::optimize(&mut right, &pipeline::Options::default());
         ensure(compared(&right).verdict != Verdict::Different, "a false alarm")
     });
+}
+
+#[test]
+#[ignore = "needs ONNX Runtime's library in ORT_DYLIB_PATH; cargo xtask test provides it"]
+fn what_onnx_runtime_does_not_load_is_left_out() {
+    // It computes the same, by operators on 16-bit integers that ONNX Runtime does not have.
+    static CASE: Case = hidden(
+        "unloadable",
+        Accuracy::ValueExact,
+        ROWS,
+        "{ y = Relu(a) }",
+        "{ r = Relu(a) s = Cast<to=5>(a) n = Neg(s) m = Max(s, n) p = Abs(s) f = Cast<to=1>(m) g = Cast<to=1>(p) \
+         d = Sub(f, g) y = Add(r, d) }",
+    );
+    let (_, unnoticed) = reverted(&CASE, When::Final, Duration::from_secs(60));
+    assert!(unnoticed.is_empty(), "the native engine has them: {unnoticed:?}");
+    let (model, wrong) = reverted_with(&CASE, When::Final, Duration::from_secs(60), Some(Engine::Ort));
+    assert_eq!(wrong.iter().map(|wrong| &*wrong.rule).collect::<Vec<_>>(), ["unloadable"]);
+    assert!(model.journal().iter().all(|entry| &*entry.rule != "unloadable"));
 }
