@@ -103,8 +103,10 @@ def export(model: Plain, dtype: torch.dtype, exporter: str, out: Path) -> None:
     if exporter == "dynamo":
         dims: dict[str, torch.export.Dim] = {}
         shapes = tuple({axis: dims.setdefault(dim, torch.export.Dim(dim)) for axis, dim in of.items()} for of in axes)
+        # Conv takes bfloat16 from operator set 22 on.
+        opset = 22 if model.image else 18
         torch.onnx.export(
-            model, inputs, str(out), dynamo=True, dynamic_shapes=shapes, opset_version=18, external_data=False, **options
+            model, inputs, str(out), dynamo=True, dynamic_shapes=shapes, opset_version=opset, external_data=False, **options
         )
     else:
         dynamic = dict(zip(names, axes, strict=True))

@@ -23,7 +23,7 @@
 //! masks before the scale, or multiplied; masks of 32 bits on scores of 16, other than 0 and −∞ behind the guard; scales behind the Softmax; scores that something else reads.
 
 use crate::passes::pass;
-use crate::passes::recognize::heads::{SWAPPED, repeated, split_heads};
+use crate::passes::recognize::heads::{self, SWAPPED, repeated, split_heads, widens};
 use crate::passes::recognize::masks;
 use crate::passes::recognize::orders::permutation;
 use crate::passes::recognize::reshape_target::constant_target;
@@ -46,7 +46,7 @@ const MOVED: Accuracy = Accuracy::Rounding { ulps: 2.0 };
 static CORE: At =
     At { name: "core", accuracy: Accuracy::Rounding { ulps: 16.0 }, ops: &["MatMul"], apply: core };
 static GROUPS: At = At { name: "groups", accuracy: MOVED, ops: &["Attention"], apply: groups };
-static HEADS: At = At { name: "heads", accuracy: MOVED, ops: &["Reshape"], apply: heads };
+static HEADS: At = At { name: "heads", accuracy: MOVED, ops: &["Reshape"], apply: joined_heads };
 
 fn core(cx: &Cx<'_>, root: NodeId) -> Result<Change, Skip> {
     let (weights, v, y) = (cx.input(root, 0)?, cx.input(root, 1)?, cx.output(root)?);
@@ -163,12 +163,6 @@ fn widened(cx: &Cx<'_>, trail: &mut Trail<'_>, value: ValueId) -> ValueId {
     inside.unwrap_or(value)
 }
 
-/// Whether one value is of 16 bits and the other of 32.
-fn widens(cx: &Cx<'_>, narrow: ValueId, wide: ValueId) -> bool {
-    let types = (cx.dtype(narrow).ok(), cx.dtype(wide).ok());
-    matches!(types, (Some(DType::F16 | DType::BF16), Some(DType::F32)))
-}
-
 /// What a mask is added to, and the mask: the operand that is no product.
 fn masked(cx: &Cx<'_>, trail: &mut Trail<'_>, scores: ValueId) -> Option<(ValueId, ValueId)> {
     let [a, b] = trail.pair(scores, "Add")?;
@@ -235,8 +229,9 @@ fn transposition(cx: &Cx<'_>, trail: &mut Trail<'_>, value: ValueId) -> Option<(
 fn groups(cx: &Cx<'_>, id: NodeId) -> Result<Change, Skip> {
     let node = cx.node(id);
     let q = cx.shape(cx.input(id, 0)?)?;
-    let (k, key_nodes) = repeated(cx, cx.input(id, 1)?, id).ok_or(Skip::NOT_HERE)?;
-    let (v, value_nodes) = repeated(cx, cx.input(id, 2)?, id).ok_or(Skip::NOT_HERE)?;
+    let (key, value) = (Operands::of(cx, id, 1)?, Operands::of(cx, id, 2)?);
+    let (k, key_nodes) = repeated(cx, key.moved, id).ok_or(Skip::NOT_HERE)?;
+    let (v, value_nodes) = repeated(cx, value.moved, id).ok_or(Skip::NOT_HERE)?;
     let (keys, values) = (cx.shape(k)?, cx.shape(v)?);
     let heads = |shape: &[Dim]| shape.get(1).and_then(Dim::as_const).filter(|&heads| heads > 0);
     let (Some(all), Some(of_keys), Some(of_values)) = (heads(q), heads(keys), heads(values)) else {
@@ -248,13 +243,37 @@ fn groups(cx: &Cx<'_>, id: NodeId) -> Result<Change, Skip> {
     let mut change = cx.change(&[id]);
     key_nodes.iter().chain(&value_nodes).for_each(|&node| change.absorb(node));
     let mut inputs: Vec<Operand> = node.inputs().iter().map(|&input| input.into()).collect();
-    (inputs[1], inputs[2]) = (k.into(), v.into());
+    (inputs[1], inputs[2]) = (key.again(&mut change, k), value.again(&mut change, v));
     change.recall(cx, id, inputs);
     Ok(change)
 }
 
+/// Queries, keys or values of an Attention, which may be cast to 32 bits behind what moves them.
+struct Operands {
+    /// What is moved.
+    moved: ValueId,
+    cast: Option<NodeId>,
+}
+
+impl Operands {
+    fn of(cx: &Cx<'_>, attention: NodeId, index: usize) -> Result<Self, Skip> {
+        let value = cx.input(attention, index)?;
+        Ok(match heads::widened(cx, value, attention) {
+            Some((moved, cast)) => Self { moved, cast: Some(cast) },
+            None => Self { moved: value, cast: None },
+        })
+    }
+
+    /// The same of another value.
+    fn again(&self, change: &mut Change, value: ValueId) -> Operand {
+        let Some(cast) = self.cast else { return value.into() };
+        change.absorb(cast);
+        change.op("Cast", [value.into()], [("to", i64::from(DType::F32.code())).into()])
+    }
+}
+
 /// Attention whose heads are split off before and joined behind it: the operator takes and gives three axes.
-fn heads(cx: &Cx<'_>, join: NodeId) -> Result<Change, Skip> {
+fn joined_heads(cx: &Cx<'_>, join: NodeId) -> Result<Change, Skip> {
     let y = cx.output(join)?;
     let mut trail = Trail::new(cx, join);
     let back = trail.step(cx.input(join, 0)?, "Transpose").ok_or(Skip::NOT_HERE)?;
@@ -275,11 +294,13 @@ fn heads(cx: &Cx<'_>, join: NodeId) -> Result<Change, Skip> {
     };
     let mut inputs: Vec<Operand> = cx.node(id).inputs().iter().map(|&input| input.into()).collect();
     let mut counts = [0; 3];
+    let mut sources = Vec::new();
     let mut absorbed = Vec::new();
-    for index in 0..3 {
-        let (x, count, nodes) = split_heads(cx, cx.input(id, index)?, id)?;
-        counts[index] = count;
-        inputs[index] = x.into();
+    for (index, heads) in counts.iter_mut().enumerate() {
+        let operands = Operands::of(cx, id, index)?;
+        let (x, count, nodes) = split_heads(cx, operands.moved, id)?;
+        *heads = count;
+        sources.push((operands, x));
         absorbed.extend(nodes);
     }
     if counts[1] != counts[2] {
@@ -289,6 +310,9 @@ fn heads(cx: &Cx<'_>, join: NodeId) -> Result<Change, Skip> {
     attrs.retain(|attr| !attr.name.ends_with("_num_heads"));
     attrs.extend([("q_num_heads", counts[0]).into(), ("kv_num_heads", counts[1]).into()]);
     let mut change = trail.change()?;
+    for (input, (operands, x)) in inputs.iter_mut().zip(sources) {
+        *input = operands.again(&mut change, x);
+    }
     absorbed.into_iter().for_each(|node| change.absorb(node));
     let mut joined = change.call(cx.node(id).op().clone(), inputs, 1, attrs).output(0);
     if let Some(target) = rest {
