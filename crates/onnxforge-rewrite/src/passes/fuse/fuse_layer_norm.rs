@@ -3,7 +3,7 @@
 //! **Matches** (x − mean(x)) / √(mean((x − mean(x))²) + ε) along the last axes, with squares and inverse roots in every common spelling
 //! (`core`); the same between casts of halves to 32 bits and back (`halves`); factors and summands behind a LayerNormalization that
 //! has none (`scale`, `bias`). From operator set 17 on.
-//! **Accuracy** `Rounding`: runtimes sum in another order.
+//! **Accuracy** `Rounding`: runtimes sum in another order. Squares that overflow in float16 do not overflow in the operator.
 //! **Proof** This is the definition of the operator, whose first part is computed in 32 bits as `stash_type` says.
 //! **Bound** Means, squares and root take as many roundings as before; the operator is defined with 1 / √(V + ε) and a product, where Div is one rounding: at most
 //! one more, half an ulp at the scale of deviations, (|x| + mean |x|) / √(V + ε). `scale` and `bias` move a product and a sum into the operator, with

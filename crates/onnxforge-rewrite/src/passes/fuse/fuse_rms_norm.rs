@@ -2,7 +2,7 @@
 //!
 //! **Matches** x / √(mean(x²) + ε) along the last axes, with squares and inverse roots in every common spelling (`core`); the same between casts
 //! of halves to 32 bits and back (`halves`); factors behind an RMSNormalization that has none (`scale`). From operator set 23 on.
-//! **Accuracy** `Rounding`: runtimes sum in another order.
+//! **Accuracy** `Rounding`: runtimes sum in another order. Squares that overflow in float16 do not overflow in the operator.
 //! **Proof** This is the definition of the operator, whose first part is computed in 32 bits as `stash_type` says.
 //! **Bound** The mean square and the root take as many roundings as before; the operator is defined with 1 / √(M + ε) and a product, where Div is one rounding: at
 //! most one more, half an ulp of the result, as nothing cancels here. `scale` moves a product into the operator. Halves that were normalized
