@@ -5,7 +5,7 @@
 //! **Proof** This is the definition of the operator.
 //! **Bound** The Conv sums the same n products and the bias, and the activation is the same formula with the same parameters: no rounding is added. Libraries
 //! are good to 2 ulps for each of the functions, before and after; the 8 leave room for both.
-//! **Never** a Conv whose result something else reads; other element types than 32 bits, as graphics cards have no kernel for them; a Clip with computed bounds. A sum between the two stays,
+//! **Never** a Conv whose result something else reads; other element types than 32 bits; a Clip with computed bounds. A sum between the two stays,
 //! although the operator could add it: ONNX Runtime gives convolutions its fastest layout only where they do not, and adds the sum itself there.
 
 use crate::passes::pass;

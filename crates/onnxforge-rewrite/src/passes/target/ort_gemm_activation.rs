@@ -5,7 +5,7 @@
 //! **Proof** This is the definition of the operator.
 //! **Bound** The Gemm sums the same n products and the bias, and the activation is the same formula with the same parameters: no rounding is added. Libraries
 //! are good to 2 ulps for each of the functions, before and after; the 8 leave room for both.
-//! **Never** a Gemm whose result something else reads; other element types than 32 bits, as graphics cards have no kernel for them.
+//! **Never** a Gemm whose result something else reads; other element types than 32 bits.
 
 use crate::passes::pass;
 use crate::passes::recognize::activations::parameters;
