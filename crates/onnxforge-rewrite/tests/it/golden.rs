@@ -21,6 +21,8 @@ use onnxforge_ir::text::{self, PrintOptions};
 use onnxforge_ir::{Accuracy, DType, Model, Type};
 use onnxforge_ops::eval::sample::{self, sample};
 use onnxforge_ops::eval::{Options, Session};
+use onnxforge_ops::eval_call::Memory;
+use onnxforge_ops::kernel::convert::{Rounding, convert};
 use onnxforge_ops::{Array, Value};
 use onnxforge_proto::schema::ModelProto;
 use onnxforge_proto::wire;
@@ -143,6 +145,10 @@ fn unranked(ty: &Type, round: u64) -> Option<Value> {
                     Array::new(shape, numbers.map(|number| number > 0.0).collect()).unwrap().into()
                 }
                 Some(DType::F32) => Array::new(shape, numbers.collect::<Vec<f32>>()).unwrap().into(),
+                Some(half @ (DType::F16 | DType::BF16)) => {
+                    let wide = Array::new(shape, numbers.collect::<Vec<f32>>()).unwrap();
+                    convert(&wide, *half, Rounding::default(), &Memory::new(u64::MAX)).unwrap().into()
+                }
                 other => panic!("no values of {other:?} without a rank"),
             })
         }

@@ -3,20 +3,28 @@
 //! **Matches** MatMul of a Softmax along the last axis with four-dimensional values, where the Softmax is of MatMul(q, kᵀ), scaled on either side
 //! or behind it, capped by tanh, and masked by a sum (`core`); keys and values that repeat heads by Unsqueeze, Expand and Reshape
 //! (`groups`); heads that are split off by Reshape and Transpose and joined again, which the operator does itself (`heads`). From operator
-//! set 23 on. Where(IsNaN(p), 0, p) behind the Softmax, by which exporters let rows without any key be 0, is what the operator does.
+//! set 23 on. Where(IsNaN(p), 0, p) behind the Softmax, by which exporters let rows without any key be 0, is what the operator does. A Softmax in 32 bits
+//! between products of float16 or bfloat16, with or without its scale, cap and mask, is one with `softmax_precision`; where only one of the products has 16 bits,
+//! the operator computes in 32, between Casts.
 //! **Accuracy** `Rounding`: the same operations; scales are multiplied in another order, and kernels may sum in another one where heads lie elsewhere.
 //! Scores must be numbers: where NaN comes in, the exporter's guard makes 0 of it and the operator does not.
 //! **Proof** This is the definition of the operator. A boolean mask is the sum with 0 and −∞ that Where spells out. Runtimes take the lowest
-//! number for −∞ as well; where a mask has it, a number a little higher takes its place, to which scores below 10³⁰ add nothing either.
+//! number for −∞ as well; where a mask has it, a number a little higher takes its place, to which scores below 10³⁰ add nothing either. In float16, where the lowest number is
+//! −65504 and scores do not vanish beside it, it hides keys while scores are below 32000, and changes nothing where it is added to a whole row: a
+//! condition hides them, except in such rows. Other low numbers that are added to a whole row take places from scores of 16 bits, and nothing else: the
+//! highest number of each row of such a mask is subtracted from it, which Softmax does not see.
 //! **Bound** `core`: before, the scores have at least one rounding of their scale, unless that is 1. The operator multiplies q and k by √scale: one rounding of the
 //! attribute, one of the root, which counts twice, and two products. That is 5 instead of 1, 2 ulps at the scale of the scores; what Softmax
-//! makes of them is part of the scale of the result. Sums, exponentials and quotients are as many as before. `groups` and `heads` add none: the same
+//! makes of them is part of the scale of the result. Where scale, cap and mask were applied in 32 bits to scores of 16, the operator rounds them to 16: up to 10 roundings of the
+//! scores (those 5, the product, three of the cap, the sum with the mask) instead of 1, 4.5 ulps, and probabilities are rounded to 16 where they were. Computing in 32
+//! bits what was in 16 takes none. Sums, exponentials and quotients are as many as before. `groups` and `heads` add none: the same
 //! sums run over operands that lie elsewhere, in an order that the kernel chooses.
 //! **Never** where a row of the mask may hide all keys, unless the exporter's guard is there: Softmax gives NaN there, or the mean of the values, and the operator 0;
-//! masks before the scale, or multiplied; scales behind the Softmax; scores that something else reads.
+//! masks before the scale, or multiplied; masks of 32 bits on scores of 16, other than 0 and −∞ behind the guard; scales behind the Softmax; scores that something else reads.
 
 use crate::passes::pass;
-use crate::passes::recognize::heads::{SWAPPED, repeated, split_heads};
+use crate::passes::recognize::heads::{self, SWAPPED, repeated, split_heads, widens};
+use crate::passes::recognize::masks;
 use crate::passes::recognize::orders::permutation;
 use crate::passes::recognize::reshape_target::constant_target;
 use crate::passes::targets::{COREML, TFLITE};
@@ -24,7 +32,6 @@ use crate::{At, Change, Cx, Reason, Skip, Trail};
 use onnxforge_ir::dim::Dim;
 use onnxforge_ir::edit::Operand;
 use onnxforge_ir::{Accuracy, Attr, DType, NodeId, ValueId};
-use onnxforge_ops::Array;
 
 pass!(fuse_attention {
     stage: Fuse,
@@ -39,23 +46,23 @@ const MOVED: Accuracy = Accuracy::Rounding { ulps: 2.0 };
 static CORE: At =
     At { name: "core", accuracy: Accuracy::Rounding { ulps: 16.0 }, ops: &["MatMul"], apply: core };
 static GROUPS: At = At { name: "groups", accuracy: MOVED, ops: &["Attention"], apply: groups };
-static HEADS: At = At { name: "heads", accuracy: MOVED, ops: &["Reshape"], apply: heads };
+static HEADS: At = At { name: "heads", accuracy: MOVED, ops: &["Reshape"], apply: joined_heads };
 
 fn core(cx: &Cx<'_>, root: NodeId) -> Result<Change, Skip> {
     let (weights, v, y) = (cx.input(root, 0)?, cx.input(root, 1)?, cx.output(root)?);
     let mut trail = Trail::new(cx, root);
     let (softmax, guarded) = probabilities(cx, &mut trail, weights).ok_or(Skip::NOT_HERE)?;
-    let mut scores = cx.input(softmax, 0)?;
+    let mut scores = widened(cx, &mut trail, cx.input(softmax, 0)?);
     let mask = trail.attempt(|trail| masked(cx, trail, scores));
     if let Some((masked, _)) = mask {
         scores = masked;
     }
     let mut scale = 1.0;
-    let softcap = trail.attempt(|trail| capped(trail, scores));
+    let softcap = trail.attempt(|trail| capped(cx, trail, scores));
     if let Some((inside, _)) = softcap {
         scores = inside;
     }
-    scores = unscaled(&mut trail, scores, &mut scale);
+    scores = unscaled_scores(cx, &mut trail, scores, &mut scale);
     let [q, transposed] = trail.pair(scores, "MatMul").ok_or(Skip::NOT_HERE)?;
     let q = unscaled(&mut trail, q, &mut scale);
     let transposed = unscaled(&mut trail, transposed, &mut scale);
@@ -70,7 +77,9 @@ fn core(cx: &Cx<'_>, root: NodeId) -> Result<Change, Skip> {
     if cx.axis(softmax, rank)? != rank - 1 || cx.opset(softmax) < 13 {
         return Err(Reason::Attribute("axis").into());
     }
-    if !matches!(cx.dtype(q)?, DType::F32 | DType::F16 | DType::BF16) {
+    let (narrow, wide) = (cx.dtype(q)?, cx.dtype(cx.output(softmax)?)?);
+    let dtype = if cx.dtype(v)? == narrow { narrow } else { DType::F32 };
+    if ![narrow, wide, cx.dtype(v)?].iter().all(|of| matches!(of, DType::F32 | DType::F16 | DType::BF16)) {
         return Err(Skip::at(Reason::Type, q));
     }
     let attribute = scale as f32;
@@ -89,7 +98,7 @@ fn core(cx: &Cx<'_>, root: NodeId) -> Result<Change, Skip> {
         return Err(Skip::at(Reason::Broadcast, k));
     }
     let kept = match mask {
-        Some((_, bias)) => Some(keep(cx, bias, [&queries[2], &keys[2]], guarded)?),
+        Some((_, bias)) => Some(masks::keep(cx, bias, [&queries[2], &keys[2]], guarded)?),
         None => None,
     };
     let mut change = trail.change()?;
@@ -97,29 +106,61 @@ fn core(cx: &Cx<'_>, root: NodeId) -> Result<Change, Skip> {
         [0, 1, 2, 3] => k.into(),
         axes => change.op("Transpose", [k.into()], [("perm", axes.map(|axis| axis as i64).to_vec()).into()]),
     };
-    let mut inputs = vec![q.into(), k, v.into()];
+    let as_wide = |change: &mut Change, operand: Operand, from: DType| match from == dtype {
+        true => operand,
+        false => change.op("Cast", [operand], [("to", i64::from(dtype.code())).into()]),
+    };
+    let queries = as_wide(&mut change, q.into(), narrow);
+    let keys = as_wide(&mut change, k, narrow);
+    let mut inputs = vec![queries, keys, as_wide(&mut change, v.into(), cx.dtype(v)?)];
     if let Some(mask) = kept {
-        inputs.push(mask.operand(&mut change, q)?);
+        inputs.push(mask.operand(&mut change, q, dtype)?);
     }
     let mut attrs: Vec<Attr> = vec![("scale", attribute).into()];
     if let Some((_, cap)) = softcap {
         attrs.push(("softcap", cap as f32).into());
     }
+    if wide != dtype {
+        attrs.push(("softmax_precision", i64::from(wide.code())).into());
+    }
     let attention = change.call(onnxforge_ir::Op::standard("Attention"), inputs, 1, attrs);
-    change.replace(y, attention.output(0));
+    let mut result = attention.output(0);
+    if cx.dtype(y)? != dtype {
+        result = change.op("Cast", [result], [("to", i64::from(cx.dtype(y)?.code())).into()]);
+    }
+    change.replace(y, result);
     Ok(change)
 }
 
-/// The Softmax whose result `value` is, and whether NaN becomes 0 on the way.
+/// The Softmax whose result `value` is, rounded to 16 bits or not, and whether NaN becomes 0 on the way.
 fn probabilities(cx: &Cx<'_>, trail: &mut Trail<'_>, value: ValueId) -> Option<(NodeId, bool)> {
-    if let Some(softmax) = trail.step(value, "Softmax") {
-        return Some((softmax, false));
-    }
+    let outside = trail.attempt(|trail| unguarded(cx, trail, value));
+    let rounded = outside.unwrap_or(value);
+    let unrounded = trail.attempt(|trail| {
+        let wide = trail.through(rounded, "Cast")?;
+        widens(cx, rounded, wide).then_some(wide)
+    });
+    let value = unrounded.unwrap_or(rounded);
+    let inside = trail.attempt(|trail| unguarded(cx, trail, value));
+    let softmax = trail.step(inside.unwrap_or(value), "Softmax")?;
+    Some((softmax, outside.or(inside).is_some()))
+}
+
+/// What is 0 instead of NaN in `value`.
+fn unguarded(cx: &Cx<'_>, trail: &mut Trail<'_>, value: ValueId) -> Option<ValueId> {
     let select = trail.step(value, "Where")?;
     let &[Some(condition), Some(zero), Some(probability)] = cx.node(select).inputs() else { return None };
     let tested = trail.through(condition, "IsNaN")?;
-    let same = tested == probability && cx.uniform(zero) == Some(0.0);
-    same.then_some((trail.step(probability, "Softmax")?, true))
+    (tested == probability && cx.uniform(zero) == Some(0.0)).then_some(probability)
+}
+
+/// What `value` has in 32 bits, if that is something of 16 bits.
+fn widened(cx: &Cx<'_>, trail: &mut Trail<'_>, value: ValueId) -> ValueId {
+    let inside = trail.attempt(|trail| {
+        let narrow = trail.through(value, "Cast")?;
+        widens(cx, narrow, value).then_some(narrow)
+    });
+    inside.unwrap_or(value)
 }
 
 /// What a mask is added to, and the mask: the operand that is no product.
@@ -128,8 +169,8 @@ fn masked(cx: &Cx<'_>, trail: &mut Trail<'_>, scores: ValueId) -> Option<(ValueI
     let is_score = |value: ValueId| {
         let mut trail = trail.clone();
         let mut scale = 1.0;
-        let inside = capped(&mut trail, value).map_or(value, |(inside, _)| inside);
-        let product = unscaled(&mut trail, inside, &mut scale);
+        let inside = capped(cx, &mut trail, value).map_or(value, |(inside, _)| inside);
+        let product = unscaled_scores(cx, &mut trail, inside, &mut scale);
         trail.step(product, "MatMul").is_some() && cx.rank(value).ok() == Some(4)
     };
     match (is_score(a), is_score(b)) {
@@ -140,8 +181,9 @@ fn masked(cx: &Cx<'_>, trail: &mut Trail<'_>, scores: ValueId) -> Option<(ValueI
 }
 
 /// What is capped, and by which number: c · tanh(x / c).
-fn capped(trail: &mut Trail<'_>, value: ValueId) -> Option<(ValueId, f64)> {
+fn capped(cx: &Cx<'_>, trail: &mut Trail<'_>, value: ValueId) -> Option<(ValueId, f64)> {
     trail.attempt(|trail| {
+        let value = widened(cx, trail, value);
         let (bounded, cap) = trail.with_number(value, "Mul")?;
         let quotient = trail.through(bounded, "Tanh")?;
         let (inside, divisor) = trail.with_number(quotient, "Div")?;
@@ -164,6 +206,13 @@ fn unscaled(trail: &mut Trail<'_>, mut value: ValueId, scale: &mut f64) -> Value
     }
 }
 
+/// The product of matrices of which `value` is a multiple, in 32 bits or as it was.
+fn unscaled_scores(cx: &Cx<'_>, trail: &mut Trail<'_>, value: ValueId, scale: &mut f64) -> ValueId {
+    let wide = unscaled(trail, value, scale);
+    let narrow = widened(cx, trail, wide);
+    unscaled(trail, narrow, scale)
+}
+
 /// Orders of axes that make [batch, head, size, sequence] of keys, and the order that makes [batch, head, sequence, size] instead.
 const TRANSPOSED: [[usize; 4]; 2] = [[0, 1, 3, 2], [0, 2, 3, 1]];
 const KEYS: [[usize; 4]; 2] = [[0, 1, 2, 3], [0, 2, 1, 3]];
@@ -176,110 +225,13 @@ fn transposition(cx: &Cx<'_>, trail: &mut Trail<'_>, value: ValueId) -> Option<(
     Some((cx.node(node).input(0)?, order))
 }
 
-/// A mask for the operator.
-struct Mask {
-    kind: Kind,
-    value: ValueId,
-    /// One row for all queries.
-    one_row: bool,
-}
-
-/// What the value of a mask is.
-#[derive(Clone, Copy)]
-enum Kind {
-    /// Numbers to add.
-    Bias,
-    /// True where a key is seen.
-    Seen,
-    /// True where a key is hidden.
-    Hidden,
-    /// A condition, and the numbers that are added where it holds and where not; see [`RAISED`].
-    Raised([f64; 2]),
-}
-
-/// Stands for the lowest number, which runtimes take for −∞. Scores that are added to either vanish, as long as they are below
-/// 10³⁰, so that a row of nothing else is the mean of all values in both cases.
-const RAISED: f64 = -3e38;
-
-impl Mask {
-    /// The mask with a row for each query of `q`, as runtimes want it.
-    fn operand(self, change: &mut Change, q: ValueId) -> Result<Operand, Skip> {
-        let mut mask: Operand = self.value.into();
-        match self.kind {
-            Kind::Bias | Kind::Seen => {}
-            Kind::Hidden => mask = change.op("Not", [mask], []),
-            Kind::Raised(numbers) => {
-                let mut constant = |number: f64| -> Result<Operand, Skip> {
-                    let number = Array::scalar(number as f32).to_tensor();
-                    Ok(change.constant("bias", number.map_err(onnxforge_ops::OpError::from)?))
-                };
-                let [yes, no] = [constant(numbers[0])?, constant(numbers[1])?];
-                mask = change.op("Where", [mask, yes, no], []);
-            }
-        }
-        if self.one_row {
-            let rows = change.op("Shape", [q.into()], [("start", 2).into(), ("end", 3).into()]);
-            let one = change.ints("one", &[1]);
-            let shape = change.op("Concat", [rows, one], [("axis", 0).into()]);
-            mask = change.op("Expand", [mask, shape], []);
-        }
-        Ok(mask)
-    }
-}
-
-/// The mask that `bias` adds to scores of so many rows and columns, if it does not hide all keys of a row, or if that is what
-/// the exporter's guard is for.
-fn keep(cx: &Cx<'_>, bias: ValueId, scores: [&Dim; 2], guarded: bool) -> Result<Mask, Skip> {
-    let (kind, value) = seen(cx, bias, guarded)?;
-    let [.., rows, columns] = cx.shape(value)? else { return Err(Skip::at(Reason::Broadcast, value)) };
-    let one_row = !cx.same_dim(rows, scores[0]);
-    if !cx.same_dim(columns, scores[1]) || one_row && rows.as_const() != Some(1) {
-        return Err(Skip::at(Reason::Broadcast, value));
-    }
-    Ok(Mask { kind, value, one_row })
-}
-
-/// The bias itself, or the condition that it spells out.
-fn seen(cx: &Cx<'_>, bias: ValueId, guarded: bool) -> Result<(Kind, ValueId), Skip> {
-    // Numbers of 16 bits swallow scores in ways of their own, unless they are 0 or −∞.
-    let coarse = cx.dtype(bias)? != DType::F32;
-    let is_plain = |number: f64| !coarse || number == 0.0 || number == f64::NEG_INFINITY;
-    let lowest = f64::from(f32::MIN);
-    let hides_all = || Skip::at(Reason::Rule("a row of the mask may hide all keys"), bias);
-    if let Some(constant) = cx.model.constant(bias) {
-        let columns =
-            constant.shape().last().copied().filter(|&columns| columns > 0).ok_or_else(hides_all)?;
-        let numbers = cx.floats(bias)?;
-        let sees = |row: &[f64]| row.iter().any(|&number| number > lowest);
-        if !numbers.iter().all(|&number| is_plain(number)) {
-            return Err(Skip::at(Reason::Type, bias));
-        }
-        return if numbers.chunks(columns).all(sees) { Ok((Kind::Bias, bias)) } else { Err(hides_all()) };
-    }
-    let node =
-        cx.model.value(bias).node().filter(|&node| cx.node(node).op().is("Where")).ok_or_else(hides_all)?;
-    let &[Some(condition), Some(yes), Some(no)] = cx.node(node).inputs() else { return Err(hides_all()) };
-    let (yes, no) = (cx.uniform(yes).ok_or_else(hides_all)?, cx.uniform(no).ok_or_else(hides_all)?);
-    if !is_plain(yes) || !is_plain(no) {
-        return Err(Skip::at(Reason::Type, bias));
-    }
-    let (low, high) = (yes.min(no), yes.max(no));
-    let raised = |number: f64| if number == low { RAISED } else { number };
-    match low {
-        _ if low > lowest => Ok((Kind::Bias, bias)),
-        _ if low == lowest && high > RAISED / 2.0 => Ok((Kind::Raised([raised(yes), raised(no)]), condition)),
-        f64::NEG_INFINITY if guarded && yes == 0.0 => Ok((Kind::Seen, condition)),
-        f64::NEG_INFINITY if guarded && no == 0.0 => Ok((Kind::Hidden, condition)),
-        _ => Err(hides_all()),
-    }
-}
-
 /// Keys and values of groups of heads: what Unsqueeze, Expand and Reshape repeat is read as it was.
 fn groups(cx: &Cx<'_>, id: NodeId) -> Result<Change, Skip> {
     let node = cx.node(id);
     let q = cx.shape(cx.input(id, 0)?)?;
-    let (k, key_nodes) = repeated(cx, cx.input(id, 1)?, id).ok_or(Skip::NOT_HERE)?;
-    let (v, value_nodes) = repeated(cx, cx.input(id, 2)?, id).ok_or(Skip::NOT_HERE)?;
+    let (key, value) = (Operands::of(cx, id, 1)?, Operands::of(cx, id, 2)?);
+    let (k, key_nodes) = repeated(cx, key.moved, id).ok_or(Skip::NOT_HERE)?;
+    let (v, value_nodes) = repeated(cx, value.moved, id).ok_or(Skip::NOT_HERE)?;
     let (keys, values) = (cx.shape(k)?, cx.shape(v)?);
     let heads = |shape: &[Dim]| shape.get(1).and_then(Dim::as_const).filter(|&heads| heads > 0);
     let (Some(all), Some(of_keys), Some(of_values)) = (heads(q), heads(keys), heads(values)) else {
@@ -291,13 +243,37 @@ fn groups(cx: &Cx<'_>, id: NodeId) -> Result<Change, Skip> {
     let mut change = cx.change(&[id]);
     key_nodes.iter().chain(&value_nodes).for_each(|&node| change.absorb(node));
     let mut inputs: Vec<Operand> = node.inputs().iter().map(|&input| input.into()).collect();
-    (inputs[1], inputs[2]) = (k.into(), v.into());
+    (inputs[1], inputs[2]) = (key.again(&mut change, k), value.again(&mut change, v));
     change.recall(cx, id, inputs);
     Ok(change)
 }
 
+/// Queries, keys or values of an Attention, which may be cast to 32 bits behind what moves them.
+struct Operands {
+    /// What is moved.
+    moved: ValueId,
+    cast: Option<NodeId>,
+}
+
+impl Operands {
+    fn of(cx: &Cx<'_>, attention: NodeId, index: usize) -> Result<Self, Skip> {
+        let value = cx.input(attention, index)?;
+        Ok(match heads::widened(cx, value, attention) {
+            Some((moved, cast)) => Self { moved, cast: Some(cast) },
+            None => Self { moved: value, cast: None },
+        })
+    }
+
+    /// The same of another value.
+    fn again(&self, change: &mut Change, value: ValueId) -> Operand {
+        let Some(cast) = self.cast else { return value.into() };
+        change.absorb(cast);
+        change.op("Cast", [value.into()], [("to", i64::from(DType::F32.code())).into()])
+    }
+}
+
 /// Attention whose heads are split off before and joined behind it: the operator takes and gives three axes.
-fn heads(cx: &Cx<'_>, join: NodeId) -> Result<Change, Skip> {
+fn joined_heads(cx: &Cx<'_>, join: NodeId) -> Result<Change, Skip> {
     let y = cx.output(join)?;
     let mut trail = Trail::new(cx, join);
     let back = trail.step(cx.input(join, 0)?, "Transpose").ok_or(Skip::NOT_HERE)?;
@@ -318,11 +294,13 @@ fn heads(cx: &Cx<'_>, join: NodeId) -> Result<Change, Skip> {
     };
     let mut inputs: Vec<Operand> = cx.node(id).inputs().iter().map(|&input| input.into()).collect();
     let mut counts = [0; 3];
+    let mut sources = Vec::new();
     let mut absorbed = Vec::new();
-    for index in 0..3 {
-        let (x, count, nodes) = split_heads(cx, cx.input(id, index)?, id)?;
-        counts[index] = count;
-        inputs[index] = x.into();
+    for (index, heads) in counts.iter_mut().enumerate() {
+        let operands = Operands::of(cx, id, index)?;
+        let (x, count, nodes) = split_heads(cx, operands.moved, id)?;
+        *heads = count;
+        sources.push((operands, x));
         absorbed.extend(nodes);
     }
     if counts[1] != counts[2] {
@@ -332,6 +310,9 @@ fn heads(cx: &Cx<'_>, join: NodeId) -> Result<Change, Skip> {
     attrs.retain(|attr| !attr.name.ends_with("_num_heads"));
     attrs.extend([("q_num_heads", counts[0]).into(), ("kv_num_heads", counts[1]).into()]);
     let mut change = trail.change()?;
+    for (input, (operands, x)) in inputs.iter_mut().zip(sources) {
+        *input = operands.again(&mut change, x);
+    }
     absorbed.into_iter().for_each(|node| change.absorb(node));
     let mut joined = change.call(cx.node(id).op().clone(), inputs, 1, attrs).output(0);
     if let Some(target) = rest {

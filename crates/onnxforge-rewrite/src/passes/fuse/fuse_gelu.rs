@@ -1,18 +1,19 @@
 //! fuse_gelu: a product that spells Gelu out becomes Gelu.
 //!
 //! **Matches** x · ½ · (1 + erf(x / √2)) (`erf`) and x · ½ · (1 + tanh(√(2/π) · (x + 0.044715 · x³))) (`tanh`), the factors in any order, the
-//! constants as exact as 32 bits are. From operator set 20 on.
+//! constants as exact as 32 bits are, or in float16 and bfloat16 as they are rounded to 16. From operator set 20 on.
 //! **Accuracy** `Rounding`: the same terms, multiplied in another order. Numbers so large that a product overflows on the way do not overflow in the
 //! operator.
 //! **Proof** These are the two definitions of the operator.
 //! **Bound** The same products and sums, and one function. The constants of the model are within 1 ulp of the true ones, those of the operator within a half: each
-//! moves the argument by up to 3 roundings. `erf` has one such constant, `tanh` two: at most 6 roundings, 3 ulps, at the scale |x| · (1 + |erf|) / 2 of
+//! moves the argument by up to 3 roundings, of the type of x. `erf` has one such constant, `tanh` two: at most 6 roundings, 3 ulps, at the scale |x| · (1 + |erf|) / 2 of
 //! the sum, which for x far below 0 is much more than the result.
-//! **Never** other constants; other element types than 32 bits; products that something else reads in part.
+//! **Never** other constants; numbers of 64 bits; products that something else reads in part.
 
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_PI, SQRT_2};
 
 use crate::passes::pass;
+use crate::passes::recognize::constant_math::nearest;
 use crate::passes::targets::TFLITE;
 use crate::{At, Change, Cx, Reason, Skip, Trail};
 use onnxforge_ir::{Accuracy, DType, NodeId, ValueId};
@@ -28,6 +29,7 @@ static ERF: At = At {
     apply: |cx, id| {
         fuse(cx, id, "none", |trail, x, inner| {
             let scaled = trail.through(inner, "Erf")?;
+            let is = |found: f64, number: f64| is(cx, x, found, number);
             let (base, factor) = match trail.with_number(scaled, "Div") {
                 Some((base, divisor)) => (base, is(divisor, SQRT_2)),
                 None => trail
@@ -46,6 +48,7 @@ static TANH: At = At {
     apply: |cx, id| {
         fuse(cx, id, "tanh", |trail, x, inner| {
             let argument = trail.through(inner, "Tanh")?;
+            let is = |found: f64, number: f64| is(cx, x, found, number);
             let (sum, factor) = trail.with_number(argument, "Mul")?;
             let [a, b] = trail.pair(sum, "Add")?;
             let (cubic, coefficient) = trail.with_number(if a == x { b } else { a }, "Mul")?;
@@ -55,9 +58,14 @@ static TANH: At = At {
     },
 };
 
-/// Whether a constant of a model is this number, as exactly as 32 bits can say it.
-fn is(found: f64, number: f64) -> bool {
-    (found - number).abs() <= number.abs() * f64::from(f32::EPSILON)
+/// Whether a constant beside `x` is this number, as exactly as 32 bits can say it; in 16 bits it is the nearest one.
+fn is(cx: &Cx<'_>, x: ValueId, found: f64, number: f64) -> bool {
+    match cx.dtype(x) {
+        Ok(dtype @ (DType::F16 | DType::BF16)) => {
+            nearest(dtype, number).is_ok_and(|nearest| found == nearest)
+        }
+        _ => (found - number).abs() <= number.abs() * f64::from(f32::EPSILON),
+    }
 }
 
 /// Whether `value` is x³: by Pow, or by two products.
@@ -97,7 +105,7 @@ fn fuse(
         })
     });
     let (trail, x) = found.ok_or(Skip::NOT_HERE)?;
-    if cx.dtype(x)? != DType::F32 {
+    if !matches!(cx.dtype(x)?, DType::F32 | DType::F16 | DType::BF16) {
         return Err(Skip::at(Reason::Type, x));
     }
     let mut change = trail.change()?;

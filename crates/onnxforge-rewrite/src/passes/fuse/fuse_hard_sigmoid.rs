@@ -11,7 +11,7 @@
 //! way of x. Where the factor is h⁻¹ rounded, what was held at h times it is held at 1, 1 ulp away. At most 3 roundings are added, 1.5 ulps, at the scale
 //! |α · x| + |β|, at most 3 where the line is not held.
 //! **Never** other bounds; bounds or a line that are computed; an offset beyond ±1 after the division, where the line would cancel more than it keeps;
-//! a Clip without a sum; other element types than 32 bits.
+//! a Clip without a sum; numbers of 64 bits.
 
 use crate::passes::pass;
 use crate::passes::recognize::bounds::hold;
@@ -66,12 +66,21 @@ fn held_line(cx: &Cx<'_>, trail: &mut Trail<'_>, value: ValueId, scale: f64) -> 
     trail.attempt(|trail| {
         let clip = trail.step(value, "Clip")?;
         let held = hold(cx, clip).ok()?;
-        let is_unit = held.low == 0.0 && (held.high * scale - 1.0).abs() <= f64::from(f32::EPSILON);
         let Line { x, alpha, beta } = line(cx, trail, held.x)?;
+        let is_unit = held.low == 0.0 && (held.high * scale - 1.0).abs() <= epsilon(cx.dtype(x).ok()?);
         let (alpha, beta) = (alpha * scale, beta * scale);
         let is_tame = (1e-6..=1e6).contains(&scale) && (1e-6..=1e6).contains(&alpha.abs());
         (is_unit && is_tame && beta.abs() <= 1.0).then_some(Line { x, alpha, beta })
     })
+}
+
+/// One unit in the last place of 1.
+fn epsilon(dtype: DType) -> f64 {
+    match dtype {
+        DType::F16 => 2f64.powi(-10),
+        DType::BF16 => 2f64.powi(-7),
+        _ => f64::from(f32::EPSILON),
+    }
 }
 
 /// The line that `value` is: m · x + c, m · (x + c) or x + c.
@@ -107,7 +116,7 @@ fn fuse(
     Line { x, alpha, beta }: Line,
     other: Option<ValueId>,
 ) -> Result<Change, Skip> {
-    if cx.dtype(x)? != DType::F32 {
+    if !matches!(cx.dtype(x)?, DType::F32 | DType::F16 | DType::BF16) {
         return Err(Skip::at(Reason::Type, x));
     }
     let mut change = trail.change()?;

@@ -7,8 +7,8 @@
 //! **Proof** This is the definition of the operator.
 //! **Bound** Means, squares, root, scale and bias take as many roundings as before. Where x was divided by the root, a kernel may multiply by its inverse, or
 //! by the scale over the root: one rounding more, half an ulp, at the scale of deviations, (|x| + mean |x|) · |s| / √(V + ε).
-//! **Never** over other axes; factors and summands that are one number, that run along another axis or that are computed; a variance of one less than all, other
-//! element types than 32 bits. The groups that exporters put into the channels of an InstanceNormalization have their scales behind a Reshape,
+//! **Never** over other axes; factors and summands that are one number, that run along another axis or that are computed; a variance of one less than all, numbers
+//! of 64 bits; LayerNormalization of halves, which computes in 32 bits. The groups that exporters put into the channels of an InstanceNormalization have their scales behind a Reshape,
 //! and stay.
 
 use crate::passes::pass;
@@ -32,13 +32,16 @@ static BIAS: At = At { name: "bias", accuracy: FEW, ops: &["Add"], apply: bias }
 struct Plain {
     x: ValueId,
     epsilon: f32,
+    /// It is computed in the type that an attribute names.
+    stashed: bool,
 }
 
 fn scale(cx: &Cx<'_>, root: NodeId) -> Result<Change, Skip> {
     let (value, constant) = constant_operand(cx, root)?;
     let mut trail = Trail::new(cx, root);
-    let Plain { x, epsilon } = plain(cx, &mut trail, value).ok_or(Skip::NOT_HERE)?;
-    if cx.dtype(x)? != DType::F32 {
+    let Plain { x, epsilon, stashed } = plain(cx, &mut trail, value).ok_or(Skip::NOT_HERE)?;
+    let dtype = cx.dtype(x)?;
+    if !matches!(dtype, DType::F32 | DType::F16 | DType::BF16) || dtype != DType::F32 && stashed {
         return Err(Skip::at(Reason::Type, x));
     }
     let (factors, zeros) = by_channel(cx, x, constant)?;
@@ -90,7 +93,8 @@ fn plain(cx: &Cx<'_>, trail: &mut Trail<'_>, value: ValueId) -> Option<Plain> {
         let behind_channels = cx.node(norm).op().is(OP) || cx.axis(norm, cx.rank(x).ok()?).ok()? == 2;
         let epsilon = call.float("epsilon").ok()?;
         let is_plain = is_unit(norm, 1, 1.0) && is_unit(norm, 2, 0.0) && behind_channels;
-        return is_plain.then_some(Plain { x, epsilon });
+        let stashed = !cx.node(norm).op().is(OP);
+        return is_plain.then_some(Plain { x, epsilon, stashed });
     }
     let found = ["Div", "Mul"].iter().find_map(|op| {
         trail.attempt(|trail| {
@@ -100,7 +104,7 @@ fn plain(cx: &Cx<'_>, trail: &mut Trail<'_>, value: ValueId) -> Option<Plain> {
     });
     let (x, axes, epsilon) = found?;
     let behind_channels = !axes.is_empty() && axes.iter().copied().eq(2..cx.rank(x).ok()?);
-    behind_channels.then_some(Plain { x, epsilon: epsilon as f32 })
+    behind_channels.then_some(Plain { x, epsilon: epsilon as f32, stashed: false })
 }
 
 /// The numbers that a constant has for each channel of `x`, and as many zeros.

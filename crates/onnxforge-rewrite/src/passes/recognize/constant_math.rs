@@ -71,6 +71,25 @@ pub fn scalar(dtype: DType, number: f64) -> Result<Tensor, Skip> {
     }
 }
 
+/// A number as a type has it, rounded to the nearest.
+pub fn nearest(dtype: DType, number: f64) -> Result<f64, Skip> {
+    let array = convert(&Array::scalar(number), dtype, Rounding::default(), &Memory::new(u64::MAX))?;
+    array.to_f64s()?.first().copied().ok_or(Skip::NOT_HERE)
+}
+
+/// Whether every number of a constant of floats is 0 or in the normal range of the type, where rounding to it is relative.
+pub fn is_normal(tensor: &Tensor, dtype: DType) -> bool {
+    let (smallest, largest) = match dtype {
+        DType::F16 => (2f64.powi(-14), 65504.0),
+        DType::BF16 => (f64::from(f32::MIN_POSITIVE), 255.0 * 2f64.powi(120)),
+        DType::F32 => (f64::from(f32::MIN_POSITIVE), f64::from(f32::MAX)),
+        _ => (f64::MIN_POSITIVE, f64::MAX),
+    };
+    let normal = |number: f64| (smallest..=largest).contains(&number.abs());
+    let numbers = Array::from_tensor(tensor).and_then(|array| array.to_f64s());
+    numbers.is_ok_and(|all| all.into_iter().all(|number| number == 0.0 || normal(number)))
+}
+
 /// A constant in another element type, rounded.
 pub fn cast(tensor: &Tensor, dtype: DType) -> Result<Tensor, Skip> {
     let array = convert(&Array::from_tensor(tensor)?, dtype, Rounding::default(), &Memory::new(u64::MAX))?;

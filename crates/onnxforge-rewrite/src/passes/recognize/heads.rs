@@ -3,7 +3,21 @@
 use super::orders::permutation;
 use crate::{Cx, Reason, Skip};
 use onnxforge_ir::dim::Dim;
-use onnxforge_ir::{NodeId, ValueId};
+use onnxforge_ir::{DType, NodeId, ValueId};
+
+/// What `value` has in 32 bits, if a Cast beside `id` widens something of 16 bits, and the Cast. It is the same before and behind
+/// whatever moves elements.
+pub fn widened(cx: &Cx<'_>, value: ValueId, id: NodeId) -> Option<(ValueId, NodeId)> {
+    let cast = cx.producer(value, "Cast", id)?;
+    let narrow = cx.node(cast).input(0)?;
+    widens(cx, narrow, value).then_some((narrow, cast))
+}
+
+/// Whether one value is of 16 bits and the other of 32.
+pub fn widens(cx: &Cx<'_>, narrow: ValueId, wide: ValueId) -> bool {
+    let types = (cx.dtype(narrow).ok(), cx.dtype(wide).ok());
+    matches!(types, (Some(DType::F16 | DType::BF16), Some(DType::F32)))
+}
 
 /// What `y` repeats along its heads, each `n` times in a row, and the nodes beside `id` that do it.
 pub fn repeated(cx: &Cx<'_>, y: ValueId, id: NodeId) -> Option<(ValueId, [NodeId; 3])> {

@@ -5,6 +5,7 @@ pub mod bounds;
 pub mod channels;
 pub mod constant_math;
 pub mod heads;
+pub mod masks;
 pub mod norms;
 pub mod orders;
 pub mod reductions;

@@ -1,9 +1,11 @@
 //! What normalizations have in common.
 
-use crate::passes::recognize::reductions::reduced_axes;
+use super::constant_math::{cast, is_normal};
+use super::reductions::reduced_axes;
 use crate::{Change, Cx, Reason, Skip, Trail};
 use onnxforge_ir::dim::Dim;
-use onnxforge_ir::{DType, NodeId, ValueId};
+use onnxforge_ir::edit::Operand;
+use onnxforge_ir::{Accuracy, DType, NodeId, ValueId};
 use onnxforge_ops::{Array, OpError};
 
 /// What is divided by a root in the call `root` of Div or Mul, and what the root is of: x / √v, or x · (1 / √v).
@@ -114,13 +116,14 @@ pub fn fuse(
     let mut trail = Trail::new(cx, root);
     let (x, axes, epsilon) = recognise(cx, &mut trail, root).ok_or(Skip::NOT_HERE)?;
     let shape = normalized_shape(cx, x, &axes)?;
-    if cx.dtype(x)? != DType::F32 {
+    let dtype = cx.dtype(x)?;
+    if !matches!(dtype, DType::F32 | DType::F16 | DType::BF16) {
         return Err(Skip::at(Reason::Type, x));
     }
     let y = cx.output(root)?;
     let mut change = trail.change()?;
     let ones = Array::new(&shape[..], vec![1.0f32; shape.iter().product()])?;
-    let scale = change.constant("scale", ones.to_tensor().map_err(OpError::from)?);
+    let scale = change.constant("scale", cast(&ones.to_tensor().map_err(OpError::from)?, dtype)?);
     let (axis, epsilon) = (-(shape.len() as i64), epsilon as f32);
     let plain = change.op(op, [x.into(), scale], [("axis", axis).into(), ("epsilon", epsilon).into()]);
     change.replace(y, plain);
@@ -138,33 +141,55 @@ fn normalized_shape(cx: &Cx<'_>, x: ValueId, axes: &[usize]) -> Result<Vec<usize
     sizes.ok_or_else(|| Skip::at(Reason::UnknownShape, x))
 }
 
-/// A normalization without effective scale and bias between two casts, Cast(norm(Cast(x))), normalizes halves itself: it
-/// computes in 32 bits (`stash_type`) and rounds what it scales, as the casts do.
+/// A normalization between two casts, Cast(norm(Cast(x))), normalizes halves itself: it computes in 32 bits (`stash_type`), rounds that,
+/// and scales and shifts in 16 bits.
 pub fn of_halves(cx: &Cx<'_>, cast: NodeId, op: &str) -> Result<Change, Skip> {
     let mut trail = Trail::new(cx, cast);
     let norm = trail.step(cx.input(cast, 0)?, op).ok_or(Skip::NOT_HERE)?;
     let wide = cx.input(norm, 0)?;
     let x = trail.through(wide, "Cast").ok_or(Skip::NOT_HERE)?;
-    let (y, scale) = (cx.output(cast)?, cx.input(norm, 1)?);
+    let y = cx.output(cast)?;
     let dtype = cx.dtype(x)?;
     if !matches!(dtype, DType::F16 | DType::BF16) || cx.dtype(y)? != dtype || cx.dtype(wide)? != DType::F32 {
         return Err(Skip::at(Reason::Type, x));
     }
-    if cx.uniform(scale) != Some(1.0) || cx.node(norm).input(2).is_some() {
-        return Err(Skip::because("it scales in 32 bits"));
-    }
     if cx.call(norm)?.int("stash_type")? != i64::from(DType::F32.code()) {
         return Err(Reason::Attribute("stash_type").into());
     }
-    let ones = super::constant_math::cast(cx.constant(scale)?, dtype)?;
     // The first Cast may have other readers.
     let mut change = cx.change(&[norm, cast]);
     cx.read_only_by(cx.output(norm)?, cast)?;
-    let ones = change.constant("scale", ones);
+    let scale = cx.input(norm, 1)?;
+    if cx.uniform(scale) == Some(1.0) && cx.node(norm).input(2).is_none() {
+        change.promise(Accuracy::Rounding { ulps: 1.0 });
+    }
+    let mut inputs = vec![x.into(), narrow(cx, &mut change, scale, norm, dtype)?];
+    if let Some(bias) = cx.node(norm).input(2) {
+        inputs.push(narrow(cx, &mut change, bias, norm, dtype)?);
+    }
     let call = cx.node(norm);
-    let narrow = change.call(call.op().clone(), [x.into(), ones], 1, call.attrs().to_vec());
+    let narrow = change.call(call.op().clone(), inputs, 1, call.attrs().to_vec());
     change.replace(y, narrow.output(0));
     Ok(change)
+}
+
+/// A scale or a bias of 32 bits in 16: what it was before a Cast, or a constant, rounded.
+fn narrow(
+    cx: &Cx<'_>,
+    change: &mut Change,
+    value: ValueId,
+    norm: NodeId,
+    dtype: DType,
+) -> Result<Operand, Skip> {
+    let source = cx.producer(value, "Cast", norm).and_then(|cast| cx.node(cast).input(0));
+    if let Some(source) = source.filter(|&source| cx.dtype(source).is_ok_and(|of| of == dtype)) {
+        return Ok(source.into());
+    }
+    let constant = cx.constant(value)?;
+    if !is_normal(constant, dtype) {
+        return Err(Skip::at(Reason::Rule("16 bits do not have the range of the constant"), value));
+    }
+    Ok(change.constant(cx.model.value(value).name().clone(), cast(constant, dtype)?))
 }
 
 /// The product of a normalization without effective scale and bias with something of the shape that it normalizes.
@@ -203,7 +228,7 @@ fn absorbing(
     norm: NodeId,
     after: NodeId,
     operand: ValueId,
-    inputs: Vec<onnxforge_ir::edit::Operand>,
+    inputs: Vec<Operand>,
 ) -> Result<Change, Skip> {
     let shape = cx.shape(cx.input(norm, 0)?)?;
     let axis = cx.axis(norm, shape.len())?;

@@ -46,7 +46,8 @@ fn converted(value: &Array, to: DType, opset: i64) -> Result<Tensor, Skip> {
     use DType::{BF16, Bool, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64};
     let is_known =
         |dtype| matches!(dtype, Bool | F16 | F32 | F64 | I8 | I16 | I32 | I64 | U8 | U16 | U32 | U64);
-    if !is_known(value.dtype()) || !(is_known(to) || to == BF16 && opset >= 20) {
+    let fills = |dtype| is_known(dtype) || dtype == BF16 && opset >= 20;
+    if !fills(value.dtype()) || !fills(to) {
         return Err(Reason::Type.into());
     }
     let result = convert(value, to, Rounding::default(), &Memory::new(u64::MAX))?;

@@ -7,11 +7,11 @@
 //! **Proof** Addition and multiplication are associative, modulo a power of two exactly, otherwise up to rounding.
 //! **Bound** Two roundings before, one of each operation; after, one of the combined constant and one of the operation. None is added, and there is no sum,
 //! so that the scale is the result.
-//! **Never** sums of floats: a value that cancels the larger summand leaves the smaller one, which one rounded sum has lost; Div of integers; 16-bit
-//! floats, whose range is small; factors that are 0, or constants that leave the normal range; the ½ and √2 of Gelu.
+//! **Never** sums of floats: a value that cancels the larger summand leaves the smaller one, which one rounded sum has lost; Div of integers;
+//! factors that are 0, or constants that leave the normal range of their type; the ½ and √2 of Gelu.
 
 use crate::passes::pass;
-use crate::passes::recognize::constant_math::combine;
+use crate::passes::recognize::constant_math::{combine, is_normal};
 use crate::{At, Change, Cx, Reason, Skip};
 use onnxforge_ir::dtype::Kind;
 use onnxforge_ir::{Accuracy, DType, NodeId, Tensor, ValueId};
@@ -45,7 +45,7 @@ fn merge(cx: &Cx<'_>, outer_id: NodeId) -> Result<Change, Skip> {
     let y = cx.output(outer_id)?;
     let dtype = cx.dtype(inner.x)?;
     let is_float = match (dtype.kind(), family[0]) {
-        (Kind::Float, "Mul") if matches!(dtype, DType::F32 | DType::F64) => true,
+        (Kind::Float, "Mul") if matches!(dtype, DType::F32 | DType::F64 | DType::F16 | DType::BF16) => true,
         (Kind::Signed | Kind::Unsigned, _) if !(family[0] == "Mul" && (inner.inverse || outer.inverse)) => {
             false
         }
@@ -66,7 +66,9 @@ fn merge(cx: &Cx<'_>, outer_id: NodeId) -> Result<Change, Skip> {
     if together.len() > a.len().max(b.len()) {
         return Err(Skip::because("together the constants are larger"));
     }
-    if is_float && ![a, b, &together].into_iter().all(is_normal) {
+    let fits =
+        |tensor: &Tensor| is_normal(tensor, dtype) && numbers(tensor).is_ok_and(|all| !all.contains(&0.0));
+    if is_float && ![a, b, &together].into_iter().all(fits) {
         return Err(Skip::because("a constant is out of range"));
     }
     let mut change = cx.change(&[inner_id, outer_id]);
@@ -102,13 +104,4 @@ fn is_gelu(cx: &Cx<'_>, inner: &Step, outer: &Step, y: ValueId) -> bool {
 
 fn numbers(tensor: &Tensor) -> Result<Vec<f64>, Skip> {
     Ok(Array::from_tensor(tensor)?.to_f64s()?)
-}
-
-/// Whether every number is a normal one.
-fn is_normal(tensor: &Tensor) -> bool {
-    let normal = |number: f64| match tensor.dtype() {
-        DType::F32 => (number as f32).is_normal(),
-        _ => number.is_normal(),
-    };
-    numbers(tensor).is_ok_and(|all| all.into_iter().all(normal))
 }

@@ -5,7 +5,7 @@
 //! **Proof** These are the definitions of the operators.
 //! **Bound** One rounding of the sum and those of the same formula before and after. The constants that each kernel has for √2, or for √(2/π) and 0.044715,
 //! are rounded once: they differ by at most 2 roundings each, 2 ulps together, at the scale |x| · (1 + |erf|) / 2 of the sum in the formula.
-//! **Never** a sum that something else reads; a bias that is computed, or that is no vector of the features; other element types than 32 bits.
+//! **Never** a sum that something else reads; a bias that is computed, or that is no vector of the features; numbers of 64 bits.
 
 use crate::passes::pass;
 use crate::passes::recognize::channels::features;
@@ -23,7 +23,7 @@ fn fuse(cx: &Cx<'_>, gelu: NodeId) -> Result<Change, Skip> {
     let sum = cx.producer(total, "Add", gelu).ok_or(Skip::NOT_HERE)?;
     let (x, bias) =
         features(cx, sum).ok_or(Skip::because("what is added is no constant vector of the features"))?;
-    if cx.dtype(x)? != DType::F32 {
+    if !matches!(cx.dtype(x)?, DType::F32 | DType::F16 | DType::BF16) {
         return Err(Skip::at(Reason::Type, x));
     }
     cx.read_only_by(total, gelu)?;

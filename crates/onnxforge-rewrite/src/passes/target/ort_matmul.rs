@@ -7,7 +7,7 @@
 //! **Proof** This is the definition of the operator: α · A' · B', where A' and B' may be transposed.
 //! **Bound** `transposed` sums the same n products: n roundings before and after. `scaled`: before, n and one for the factor; after, one of α (computed in 64
 //! bits) and one of its product: n + 2, one more, half an ulp at the scale |α| · Σ|a·b|.
-//! **Never** other orders of axes; vectors; other element types than 32 bits; factors that are 0, very small, very large or no number.
+//! **Never** other orders of axes; vectors; numbers of 64 bits; factors that are 0, very small, very large or no number.
 
 use crate::passes::pass;
 use crate::passes::recognize::constant_math::RANGE;
@@ -70,7 +70,7 @@ fn transposed(cx: &Cx<'_>, id: NodeId) -> Result<Change, Skip> {
         return Err(Skip::NOT_HERE);
     }
     for factor in factors {
-        if cx.dtype(factor)? != DType::F32 {
+        if !matches!(cx.dtype(factor)?, DType::F32 | DType::F16 | DType::BF16) {
             return Err(Skip::at(Reason::Type, factor));
         }
         if cx.rank(factor)? < 2 {
@@ -95,7 +95,7 @@ fn scaled(cx: &Cx<'_>, id: NodeId) -> Result<Change, Skip> {
     };
     let factor = number(cx, factor).map_err(|_| Skip::NOT_HERE)?;
     let factor = if divides { factor.recip() } else { factor };
-    if cx.dtype(value)? != DType::F32 {
+    if !matches!(cx.dtype(value)?, DType::F32 | DType::F16 | DType::BF16) {
         return Err(Skip::at(Reason::Type, value));
     }
     if !RANGE.contains(&factor.abs()) {

@@ -5,7 +5,7 @@
 //! **Proof** This is the definition of the operator.
 //! **Bound** One rounding of α · x, those of the logistic function and one of the product, before and after; α is the number of the model. None is
 //! added. Libraries are good to 2 ulps for the function, before and after; the 8 leave room for both.
-//! **Never** a Sigmoid of something else, or one that something else reads; other element types than 32 bits.
+//! **Never** a Sigmoid of something else, or one that something else reads; numbers of 64 bits.
 
 use crate::passes::pass;
 use crate::passes::targets::ORT;
@@ -28,7 +28,7 @@ fn fuse(cx: &Cx<'_>, product: NodeId) -> Result<Change, Skip> {
         Some((x, alpha, trail))
     });
     let (x, alpha, trail) = found.ok_or(Skip::NOT_HERE)?;
-    if cx.dtype(x)? != DType::F32 {
+    if !matches!(cx.dtype(x)?, DType::F32 | DType::F16 | DType::BF16) {
         return Err(Skip::at(Reason::Type, x));
     }
     let mut change = trail.change()?;

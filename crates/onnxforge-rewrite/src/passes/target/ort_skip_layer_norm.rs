@@ -7,7 +7,7 @@
 //! **Proof** This is the definition of the operator, whose fourth output is the sum.
 //! **Bound** Three summands in any order are two roundings on the longest way, two summands one; the normalization is the same formula of the sum. None
 //! is added, at the scale |x| + |skip| + |bias| of the sum, and (|t| + mean |t|) / √(V + ε) behind it for its magnitudes t.
-//! **Never** sums that stretch an operand; scales and biases that are stretched; along more axes than the last; tensors of other ranks than 2 and 3, or other element types than 32 bits; statistics that something reads.
+//! **Never** sums that stretch an operand; scales and biases that are stretched; along more axes than the last; tensors of other ranks than 2 and 3, or numbers of 64 bits; statistics that something reads.
 
 use crate::passes::pass;
 use crate::passes::recognize::channels::features;
@@ -50,7 +50,7 @@ fn fuse(cx: &Cx<'_>, norm: NodeId) -> Result<Change, Skip> {
             ));
         }
     }
-    if cx.dtype(total)? != DType::F32 {
+    if !matches!(cx.dtype(total)?, DType::F32 | DType::F16 | DType::BF16) {
         return Err(Skip::at(Reason::Type, total));
     }
     if cx.read_output(norm, 1).is_some() || cx.read_output(norm, 2).is_some() {

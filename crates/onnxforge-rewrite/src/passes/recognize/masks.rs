@@ -1,0 +1,140 @@
+//! Masks that are added to the scores of attention.
+
+use super::constant_math::cast;
+use crate::{Change, Cx, Reason, Skip};
+use onnxforge_ir::dim::Dim;
+use onnxforge_ir::edit::Operand;
+use onnxforge_ir::{DType, ValueId};
+use onnxforge_ops::{Array, OpError};
+
+/// A mask for the operator.
+pub struct Mask {
+    kind: Kind,
+    value: ValueId,
+    /// One row for all queries.
+    one_row: bool,
+    /// The type in which it was added.
+    dtype: DType,
+    constant: bool,
+}
+
+/// What the value of a mask is.
+#[derive(Clone, Copy)]
+enum Kind {
+    /// Numbers to add.
+    Bias,
+    /// True where a key is seen.
+    Seen,
+    /// True where a key is hidden.
+    Hidden,
+    /// A condition, and the numbers that are added where it holds and where not; see [`RAISED`].
+    Raised([f64; 2]),
+    /// A condition that says in float16 to which scores the lowest number is added, which hides them, unless it is all of a row: true where it
+    /// holds (`ReduceMin`) or where not (`ReduceMax`).
+    Lowest(&'static str),
+}
+
+/// The lowest number of a type, which runtimes take for −∞ in a mask.
+fn lowest(dtype: DType) -> f64 {
+    match dtype {
+        DType::F16 => -65504.0,
+        DType::BF16 => -f64::from(0xFF_u8) * 2f64.powi(120),
+        _ => f64::from(f32::MIN),
+    }
+}
+
+/// Stands for the lowest number of 32 bits and of bfloat16. Scores that are added to either vanish, as long as they are below
+/// 10³⁰, so that a row of nothing else is the mean of all values in both cases.
+const RAISED: f64 = -3e38;
+
+/// In 16 bits, rows of a constant that have nothing above this leave little of the scores when they are added.
+const LARGE: f64 = -100.0;
+
+impl Mask {
+    /// The mask of an Attention of queries `q` in the type `dtype`, with a row for each query, as runtimes want it.
+    pub fn operand(self, change: &mut Change, q: ValueId, dtype: DType) -> Result<Operand, Skip> {
+        let narrows = self.dtype == DType::F32 && dtype != DType::F32;
+        if narrows && matches!(self.kind, Kind::Bias | Kind::Raised(_)) {
+            return Err(Skip::at(Reason::Rule("a mask of 32 bits would be rounded to 16"), self.value));
+        }
+        let mut mask: Operand = self.value.into();
+        match self.kind {
+            Kind::Bias if self.dtype != dtype => {
+                mask = change.op("Cast", [mask], [("to", i64::from(dtype.code())).into()]);
+            }
+            // Where a low number is added to a whole row, which changes nothing, it takes the last places of the scores: it goes.
+            Kind::Bias if dtype != DType::F32 && !self.constant => {
+                let last = change.ints("axes", &[-1]);
+                let highest = change.op("ReduceMax", [mask, last], [("keepdims", 1).into()]);
+                mask = change.op("Sub", [mask, highest], []);
+            }
+            Kind::Bias | Kind::Seen => {}
+            // A row that is all the same is seen.
+            Kind::Lowest(reduce) => {
+                let last = change.ints("axes", &[-1]);
+                let extreme = change.op(reduce, [mask, last], [("keepdims", 1).into()]);
+                mask = change.op("Equal", [mask, extreme], []);
+            }
+            Kind::Hidden => mask = change.op("Not", [mask], []),
+            Kind::Raised(numbers) => {
+                let mut constant = |number: f64| -> Result<Operand, Skip> {
+                    let number = Array::scalar(number).to_tensor().map_err(OpError::from)?;
+                    Ok(change.constant("bias", cast(&number, dtype)?))
+                };
+                let [yes, no] = [constant(numbers[0])?, constant(numbers[1])?];
+                mask = change.op("Where", [mask, yes, no], []);
+            }
+        }
+        if self.one_row {
+            let rows = change.op("Shape", [q.into()], [("start", 2).into(), ("end", 3).into()]);
+            let one = change.ints("one", &[1]);
+            let shape = change.op("Concat", [rows, one], [("axis", 0).into()]);
+            mask = change.op("Expand", [mask, shape], []);
+        }
+        Ok(mask)
+    }
+}
+
+/// The mask that `bias` adds to scores of so many rows and columns, if it does not hide all keys of a row, or if that is what
+/// the exporter's guard is for.
+pub fn keep(cx: &Cx<'_>, bias: ValueId, scores: [&Dim; 2], guarded: bool) -> Result<Mask, Skip> {
+    let dtype = cx.dtype(bias)?;
+    let (kind, value) = seen(cx, bias, dtype, guarded)?;
+    let [.., rows, columns] = cx.shape(value)? else { return Err(Skip::at(Reason::Broadcast, value)) };
+    let one_row = !cx.same_dim(rows, scores[0]);
+    if !cx.same_dim(columns, scores[1]) || one_row && rows.as_const() != Some(1) {
+        return Err(Skip::at(Reason::Broadcast, value));
+    }
+    Ok(Mask { kind, value, one_row, dtype, constant: cx.model.constant(value).is_some() })
+}
+
+/// The bias itself, or the condition that it spells out.
+fn seen(cx: &Cx<'_>, bias: ValueId, dtype: DType, guarded: bool) -> Result<(Kind, ValueId), Skip> {
+    let (lowest, is_half) = (lowest(dtype), dtype != DType::F32);
+    let hides_all = || Skip::at(Reason::Rule("a row of the mask may hide all keys"), bias);
+    if let Some(constant) = cx.model.constant(bias) {
+        let columns =
+            constant.shape().last().copied().filter(|&columns| columns > 0).ok_or_else(hides_all)?;
+        let numbers = cx.floats(bias)?;
+        let sees = |row: &[f64]| row.iter().any(|&number| number > if is_half { LARGE } else { lowest });
+        return if numbers.chunks(columns).all(sees) { Ok((Kind::Bias, bias)) } else { Err(hides_all()) };
+    }
+    let node =
+        cx.model.value(bias).node().filter(|&node| cx.node(node).op().is("Where")).ok_or_else(hides_all)?;
+    let &[Some(condition), Some(yes), Some(no)] = cx.node(node).inputs() else { return Err(hides_all()) };
+    let (yes, no) = (cx.uniform(yes).ok_or_else(hides_all)?, cx.uniform(no).ok_or_else(hides_all)?);
+    let (low, high) = (yes.min(no), yes.max(no));
+    let raised = |number: f64| if number == low { RAISED } else { number };
+    match low {
+        _ if low > lowest => Ok((Kind::Bias, bias)),
+        _ if low == lowest && dtype == DType::F16 => match (yes == 0.0, no == 0.0) {
+            (true, false) => Ok((Kind::Lowest("ReduceMax"), condition)),
+            (false, true) => Ok((Kind::Lowest("ReduceMin"), condition)),
+            _ => Err(hides_all()),
+        },
+        _ if low == lowest && high > RAISED / 2.0 => Ok((Kind::Raised([raised(yes), raised(no)]), condition)),
+        f64::NEG_INFINITY if guarded && yes == 0.0 => Ok((Kind::Seen, condition)),
+        f64::NEG_INFINITY if guarded && no == 0.0 => Ok((Kind::Hidden, condition)),
+        _ => Err(hides_all()),
+    }
+}
