@@ -72,7 +72,6 @@ class Family:
         """A model in evaluation mode whose parameters all do something."""
         torch.manual_seed(SEED)
         config = getattr(transformers, self.config)(**self.options)
-        config._attn_implementation = "sdpa"
         model = getattr(transformers, self.model)(config).eval()
         with torch.no_grad():
             for parameter in model.parameters():

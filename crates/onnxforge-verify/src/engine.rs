@@ -8,8 +8,8 @@ use serde::Serialize;
 
 use crate::runtime::{Level, Missing, Opened, Runtime, RuntimeError};
 use onnxforge_ir::Model;
-use onnxforge_ops::Value;
 use onnxforge_ops::eval::{self, RunError, Session};
+use onnxforge_ops::{OpError, Value};
 use onnxforge_proto::clock::Instant;
 
 /// The longest that a run of a model in this library may take: a loop may have no end.
@@ -91,7 +91,13 @@ pub enum EngineError {
 impl EngineError {
     /// Whether inputs of other sizes may do.
     pub fn may_be_about_sizes(&self) -> bool {
-        matches!(self, Self::Run(_) | Self::Runtime(RuntimeError::Refused(_)))
+        match self {
+            // Sizes that come later are rarely smaller, and constants are the same at all of them.
+            Self::Run(RunError::Constant { .. }) => false,
+            Self::Run(error) => !matches!(error.cause(), Some(OpError::TimeOut)),
+            Self::Runtime(error) => matches!(error, RuntimeError::Refused(_)),
+            Self::Missing(_) => false,
+        }
     }
 }
 

@@ -52,6 +52,13 @@ impl<'m> Samples<'m> {
         apart.chain(broadcast).take(MOST_UNEQUAL)
     }
 
+    /// How many samples there are to be: those that are asked for, and one more where there are several and a cache may be empty, since
+    /// a prompt, several steps and a single step are three cases.
+    pub fn count(&self) -> usize {
+        let asked = self.options.samples;
+        asked + usize::from(asked > 1 && self.search.has_cache())
+    }
+
     /// Whether all sizes are fixed.
     pub fn is_fixed(&self) -> bool {
         self.search.is_fixed()
@@ -81,9 +88,10 @@ impl<'m> Samples<'m> {
         Ok(Inputs { values, sizes: shapes.describe() })
     }
 
-    /// The model does not run at the sizes of a sample: others take their place. Answers whether there are any.
+    /// The model does not run at the sizes of a sample: others take their place. Answers whether there are any; there are none where a node fails at
+    /// any size.
     pub fn replace(&mut self, index: usize) -> bool {
-        if self.found.get(index).is_none() || self.replaced >= MOST_REPLACED {
+        if self.found.get(index).is_none() || self.replaced >= MOST_REPLACED || self.search.is_hopeless() {
             return false;
         }
         self.found.remove(index);
