@@ -10,6 +10,7 @@ every family (gpt2, llama, ...) or for those that are named, with both exporters
     positions  the same with position ids
     bare       the same without a mask: only ids and the cache
     one        the batch is fixed to 1 inside although the inputs call it `batch`
+    unnamed    as `cached`, with the names of dimensions that the exporter makes
 
 Batch, length of the cache and number of new tokens are dynamic. Each file then runs in ONNX Runtime with an empty and a
 filled cache, with one and with two sequences. OUT/exports.json lists what was written, at which sizes it runs, and what
@@ -42,7 +43,7 @@ from torch import nn
 from transformers import DynamicCache, EncoderDecoderCache
 
 EXPORTERS = ("dynamo", "script")
-VARIANTS = ("cached", "positions", "bare", "one")
+VARIANTS = ("cached", "positions", "bare", "one", "unnamed")
 SEED = 5
 LAYERS, HEADS, HIDDEN, VOCABULARY, LONGEST = 2, 4, 64, 96, 64
 # Sizes that differ from each other and from everything fixed, so that no exporter takes two for one.
@@ -220,14 +221,15 @@ def quiet() -> Iterator[None]:
 def by_dynamo(model: Flat, path: Path) -> None:
     fixed = {"batch": 1} if model.variant == "one" else {}
     tensors = tuple(torch.from_numpy(value) for value in example(model, {**sizes(), **fixed}).values())
-    dims = {name: torch.export.Dim(name, min=1, max=LONGEST) for name in ("batch", "new", "past", "encoded")}
-    dims["total"] = torch.export.Dim.DYNAMIC
+    # Which dimensions are equal is for the exporter to find.
     dynamic = tuple(
-        {axis: dims[dim] for axis, dim in enumerate(model.shape(name)) if isinstance(dim, str) and dim not in fixed}
+        {
+            axis: torch.export.Dim.DYNAMIC
+            for axis, dim in enumerate(model.shape(name))
+            if isinstance(dim, str) and dim not in fixed
+        }
         for name in model.names
     )
-    # A relation between dimensions that the exporter finds is no error: names are hints.
-    dynamic = tuple({axis: torch.export.Dim.DYNAMIC for axis in axes} for axes in dynamic)
     program = torch.export.export(model, tensors, dynamic_shapes=(dynamic,), strict=False)
     torch.onnx.export(
         program,
@@ -239,7 +241,8 @@ def by_dynamo(model: Flat, path: Path) -> None:
         input_names=model.names,
         output_names=model.results,
     )
-    declared(model, path)
+    if model.variant != "unnamed":
+        declared(model, path)
 
 
 def by_script(model: Flat, path: Path) -> None:
@@ -249,6 +252,9 @@ def by_script(model: Flat, path: Path) -> None:
         name: {axis: dim for axis, dim in enumerate(model.shape(name)) if isinstance(dim, str)} for name in model.names
     }
     outputs = {name: {0: "batch", 2: "total"} for name in model.results[1:]} | {"logits": {0: "batch", 1: "new"}}
+    dynamic: dict[str, Any] = named | outputs
+    if model.variant == "unnamed":
+        dynamic = {name: list(axes) for name, axes in dynamic.items()}
     torch.onnx.export(
         model,
         tensors,
@@ -259,7 +265,7 @@ def by_script(model: Flat, path: Path) -> None:
         do_constant_folding=True,
         input_names=model.names,
         output_names=model.results,
-        dynamic_axes=named | outputs,
+        dynamic_axes=dynamic,
     )
 
 

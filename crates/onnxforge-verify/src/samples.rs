@@ -52,11 +52,14 @@ impl<'m> Samples<'m> {
         apart.chain(broadcast).take(MOST_UNEQUAL)
     }
 
-    /// How many samples there are to be: those that are asked for, and one more where there are several and a cache may be empty, since
-    /// a prompt, several steps and a single step are three cases.
+    /// How many samples there are to be: as many as are asked for, but at least three where several are and a cache may be empty. A prompt, several
+    /// steps at once and a single step are three cases.
     pub fn count(&self) -> usize {
-        let asked = self.options.samples;
-        asked + usize::from(asked > 1 && self.search.has_cache())
+        match self.options.samples {
+            asked @ ..=1 => asked,
+            asked if self.search.has_cache() => asked.max(3),
+            asked => asked,
+        }
     }
 
     /// Whether all sizes are fixed.
