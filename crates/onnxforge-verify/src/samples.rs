@@ -13,6 +13,9 @@ const MOST_REPLACED: usize = 8;
 /// How many sizes are tried at which dimensions of one name differ.
 const MOST_UNEQUAL: usize = 12;
 
+/// Bytes that a run may take in any case when sizes are replaced.
+const LITTLE: u64 = 32 << 20;
+
 /// Inputs of one run, and the sizes of their dimensions in words.
 #[derive(Debug)]
 pub struct Inputs {
@@ -97,9 +100,11 @@ impl<'m> Samples<'m> {
         if self.found.get(index).is_none() || self.replaced >= MOST_REPLACED || self.search.is_hopeless() {
             return false;
         }
-        self.found.remove(index);
+        let failed = self.found.remove(index);
         self.replaced += 1;
-        match self.search.next() {
+        // What fails at small sizes will hardly run at very large ones.
+        let most = failed.bytes.saturating_mul(8).max(LITTLE);
+        match self.search.find(|shapes| shapes.bytes <= most) {
             Some(shapes) => self.found.push(shapes),
             None => return false,
         }

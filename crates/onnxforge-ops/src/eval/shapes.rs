@@ -183,22 +183,28 @@ impl Iterator for Search<'_> {
     /// The next shapes at which nothing is known to keep the model from running.
     fn next(&mut self) -> Option<Shapes> {
         let problem = &self.problem;
-        let system = problem.system(Trust::Names);
-        let (free, requirements) = (problem.free(&system), problem.requirements(&system));
+        // Dimensions of inputs that are alike are taken for equal only where sizes do not do otherwise.
+        let systems = [Trust::Names, Trust::Likeness].map(|trust| {
+            let system = problem.system(trust);
+            let (free, requirements) = (problem.free(&system), problem.requirements(&system));
+            (system, free, requirements)
+        });
         while self.next < ASSIGNMENTS.len() {
             let assignment = ASSIGNMENTS[self.next];
             self.next += 1;
-            let sizes = repaired(problem.assigned(&free, assignment), &requirements);
-            let Some(values) = problem.evaluated(&system, &sizes) else { continue };
-            if !self.tried.insert(values.clone()) {
-                continue;
-            }
-            match problem.at(&values, !free.is_empty()) {
-                Ok(shapes) => return Some(shapes),
-                Err(refusal) => self.refusal = Some(refusal),
-            }
-            if problem.wanted.deadline.is_some_and(|deadline| Instant::now() > deadline) {
-                break;
+            for (system, free, requirements) in &systems {
+                let sizes = repaired(problem.assigned(free, assignment), requirements);
+                let Some(values) = problem.evaluated(system, &sizes) else { continue };
+                if !self.tried.insert(values.clone()) {
+                    break;
+                }
+                match problem.at(&values, !free.is_empty()) {
+                    Ok(shapes) => return Some(shapes),
+                    Err(refusal) => self.refusal = Some(refusal),
+                }
+                if problem.wanted.deadline.is_some_and(|deadline| Instant::now() > deadline) {
+                    return None;
+                }
             }
         }
         None
@@ -291,7 +297,37 @@ impl<'m> Problem<'m> {
                 system.equate(&size, most);
             }
         }
+        if trust == Trust::Likeness {
+            self.equate_alike(&mut system);
+        }
         system
+    }
+
+    /// Makes dimensions equal that stand at the same place of inputs that are alike: the first of all inputs, which is the batch, and those of tensors
+    /// with three axes or more whose other sizes are the same, as caches of all layers are. Only what is free is made equal to what is free.
+    fn equate_alike(&self, system: &mut System<'_>) {
+        let symbols = self.inference.symbols();
+        let mut groups: BTreeMap<Likeness, Symbol> = BTreeMap::new();
+        let fixed: HashMap<&Str, Vec<Option<i64>>> = tensors(self.model)
+            .filter_map(|port| {
+                let shape = self.inference.shape(port.value)?;
+                Some((self.model.value(port.value).name(), shape.iter().map(Dim::as_const).collect()))
+            })
+            .collect();
+        for slot in &self.slots {
+            let Some(sizes) = fixed.get(&slot.input).filter(|sizes| slot.axis == 0 || sizes.len() > 2) else {
+                continue;
+            };
+            let likeness = match slot.axis {
+                0 => None,
+                axis => Some((axis, sizes.clone(), symbols.lower(slot.symbol))),
+            };
+            let first = *groups.entry(likeness).or_insert(slot.symbol);
+            let [a, b] = [slot.symbol, first].map(|symbol| system.resolved(&symbol.into()));
+            if a.as_symbol().is_some() && b.as_symbol().is_some() {
+                system.equate(&a, &b);
+            }
+        }
     }
 
     /// The size that a dimension is wanted to have.
@@ -408,7 +444,12 @@ enum Trust {
     Graph,
     /// That, and names: one name is one size.
     Names,
+    /// That, and likeness: what stands at one place of inputs that are alike is one size.
+    Likeness,
 }
+
+/// What dimensions of one size have in common: axis, fixed sizes of the input and lower bound; `None` for those of the first axis.
+type Likeness = Option<(usize, Vec<Option<i64>>, Option<i64>)>;
 
 /// Inputs of the graph that have to be given and are tensors.
 fn tensors(model: &Model) -> impl Iterator<Item = &onnxforge_ir::value::Port> {

@@ -137,6 +137,32 @@ fn masks_are_as_long_as_positions_reach() {
 }
 
 #[test]
+fn caches_of_layers_are_alike_where_nothing_else_says_so() {
+    // Names tell nothing, and what goes through the choice of a mask loses its size.
+    let layer = |p: &str, v: &str, y: &str| {
+        format!(
+            "k{y} = Concat<axis = 1>({p}, x) w{y} = Concat<axis = 1>({v}, x) t{y} = Transpose<perm = [0, 2, 1]>(k{y})
+             s{y} = MatMul(x, t{y}) n{y} = NonZero(s{y}) e{y} = Shape(s{y}) f{y} = Reshape(s{y}, e{y}) {y} = MatMul(f{y}, w{y})"
+        )
+    };
+    let sizes = sizes(
+        "(float[a, b, 4] x, float[c, d, 4] p, float[e, f, 4] v, float[g, h, 4] q, float[i, j, 4] u) => (float[k, l, m] y, float[n, o, r] z)",
+        &format!("{} {}", layer("p", "v", "y"), layer("q", "u", "z")),
+    );
+    let filled = |sizes: &String| sizes.contains("d=5, ") && sizes.contains("f=5");
+    let empty = |sizes: &String| ["d=0", "f=0", "h=0", "j=0"].iter().all(|size| sizes.contains(size));
+    assert!(sizes.iter().any(filled) && sizes.iter().any(empty), "{sizes:?}");
+    // A mask that was made one row is read at rows and positions.
+    let flat = "(float[batch, new] x, float[n, past] p, float[rows, length] mask) => (float[a, b] y)";
+    let nodes = "zero = Constant<value_int = 0>() one = Constant<value_int = 1>() last = Constant<value_ints = [-1]>()
+         s = Shape<start = 1, end = 2>(p) t = Shape<start = 1, end = 2>(x) r = Add(s, t) total = Squeeze(r) places = Range(zero, total, one)
+         n0 = Shape<start = 0, end = 1>(x) bs = Squeeze(n0) rows0 = Range(zero, bs, one) column = Unsqueeze(rows0, last) l0 = Shape<start = 1, end = 2>(mask)
+         start = Mul(column, l0) index = Add(start, places) line = Reshape(mask, last) m = Gather(line, index) k = Concat<axis = 1>(p, x) y = Mul(k, m)";
+    let sizes = found(&graph(flat, nodes), Wanted::default());
+    assert_eq!(sizes[0], "batch=2, new=3, n=2, past=5, rows=2, length=8");
+}
+
+#[test]
 fn what_no_size_mends_is_known_beforehand() {
     let hopeless =
         |interface: &str, nodes: &str| Search::new(&graph(interface, nodes), Wanted::default()).is_hopeless();

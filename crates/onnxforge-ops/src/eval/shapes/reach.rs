@@ -4,7 +4,7 @@
 //! from has to be that long.
 
 use crate::infer::Inference;
-use onnxforge_ir::dim::{Dim, Requirement};
+use onnxforge_ir::dim::{Dim, Requirement, Symbol, Symbols};
 use onnxforge_ir::{Model, Node, ValueId};
 
 /// A dimension that indices select from, and how long it has to be for the largest of them.
@@ -23,6 +23,26 @@ impl Reach {
     }
 }
 
+impl Reach {
+    /// A place in two axes that were made one, as row × length + position, taken apart: rows and positions. Where both are reached, so is the place.
+    fn by_axes(&self, symbols: &Symbols) -> Option<[Self; 2]> {
+        let both: Vec<Symbol> = self.size.symbols().into_iter().collect();
+        let &[a, b] = both.as_slice() else { return None };
+        let [rows, length] = [[a, b], [b, a]].into_iter().find(|[rows, length]| {
+            let is_product = Dim::from(*rows).mul(&Dim::from(*length)).is_some_and(|size| size == self.size);
+            is_product && self.least.symbols().contains(length) && !self.least.symbols().contains(rows)
+        })?;
+        let at =
+            |size: Dim| self.least.substitute(&|symbol| (symbol == length).then(|| size.clone()), symbols);
+        let position = at(Dim::ZERO)?;
+        let last = at(Dim::ONE)?.sub(&position)?;
+        let is_linear = last.mul(&Dim::from(length))?.add(&position)? == self.least;
+        let row = last.add(&Dim::ONE)?;
+        let axis = |size: Symbol, least: Dim| Self { size: size.into(), least };
+        is_linear.then(|| [axis(length, position), axis(rows, row)])
+    }
+}
+
 /// How far the nodes of the graph reach, as far as that follows from sizes. Bodies need not run: what they select is not looked at.
 pub fn reaches(model: &Model, inference: &Inference) -> Vec<Reach> {
     let mut found = Vec::new();
@@ -34,7 +54,11 @@ pub fn reaches(model: &Model, inference: &Inference) -> Vec<Reach> {
             if let (Some(size), Some(least)) = (data.get(axis), least)
                 && !(size.is_const() && least.is_const())
             {
-                found.push(Reach { size: size.clone(), least });
+                let reach = Reach { size: size.clone(), least };
+                match reach.by_axes(inference.symbols()) {
+                    Some(axes) => found.extend(axes),
+                    None => found.push(reach),
+                }
             }
         };
         if node.op().is("Gather") || node.op().is("GatherElements") {
@@ -80,16 +104,27 @@ impl Indices<'_> {
             let is_by_one = self.single(input(2)?)? == Dim::ONE;
             return self.single(input(1)?)?.sub(&Dim::ONE).filter(|_| is_by_one);
         }
-        // A number is added to all elements.
         if node.op().is("Add") {
             let [a, b] = [input(0)?, input(1)?];
+            return self.largest(a, depth)?.add(&self.largest(b, depth)?).filter(|_| self.meet_all(a, b));
+        }
+        if node.op().is("Mul") {
+            let [a, b] = [input(0)?, input(1)?];
             let (all, one) = if self.single(b).is_some() { (a, b) } else { (b, a) };
-            return self.largest(all, depth)?.add(&self.single(one)?);
+            let factor = self.single(one)?;
+            let rises = factor.provably_nonneg(self.inference.symbols());
+            return self.largest(all, depth)?.mul(&factor).filter(|_| rises);
         }
         if node.op().is("Sub") {
             return self.largest(input(0)?, depth)?.sub(&self.single(input(1)?)?);
         }
         None
+    }
+
+    /// Whether every element of one tensor meets every element of the other: they are broadcast, and no axis is longer than 1 in both.
+    fn meet_all(&self, a: ValueId, b: ValueId) -> bool {
+        let (Some(a), Some(b)) = (self.inference.shape(a), self.inference.shape(b)) else { return false };
+        a.iter().rev().zip(b.iter().rev()).all(|(a, b)| *a == Dim::ONE || *b == Dim::ONE)
     }
 
     /// The element of a tensor that has one.
