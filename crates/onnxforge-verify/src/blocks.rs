@@ -75,16 +75,16 @@ pub fn verify_blocks(
     let mut reports = runner.nothing_found(&compared);
     let (mut by_sample, mut sizes, mut unequal) = (Vec::new(), Vec::new(), Vec::new());
     let (start, mut is_again) = (Instant::now(), false);
-    while by_sample.len() < options.samples {
+    while by_sample.len() < samples.count() {
         // Where sizes are fixed, the first sample shows whether there is time for others.
-        let count = if samples.is_fixed() { 1 } else { options.samples - by_sample.len() };
+        let count = if samples.is_fixed() { 1 } else { samples.count() - by_sample.len() };
         let mut lanes = Vec::new();
         for index in by_sample.len()..by_sample.len() + count {
             lanes.push(runner.lane(samples.at(index)?, Kind::Sample, &compared));
         }
         // Dimensions of one name may differ where the first model runs so.
         for (shapes, breaks_a_name) in samples.unequal().filter(|_| !is_again) {
-            let inputs = samples.with(&shapes, options.samples)?;
+            let inputs = samples.with(&shapes, samples.count())?;
             lanes.push(runner.lane(inputs, Kind::Unequal { breaks_a_name }, &compared));
         }
         progress.begin("comparing blocks", blocks.len() as u64, Unit::Blocks);

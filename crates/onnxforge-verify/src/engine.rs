@@ -129,6 +129,8 @@ impl EngineError {
     /// Whether inputs of other sizes may do.
     pub fn may_be_about_sizes(&self) -> bool {
         match self {
+            // Sizes that come later are rarely smaller, and constants are the same at all of them.
+            Self::Run(RunError::Constant { .. }) => false,
             Self::Run(_) => !self.is_about_support(),
             Self::Runtime(error) => matches!(error, RuntimeError::Refused(_)),
             Self::Missing(_) => false,

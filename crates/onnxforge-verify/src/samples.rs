@@ -13,6 +13,9 @@ const MOST_REPLACED: usize = 8;
 /// How many sizes are tried at which dimensions of one name differ.
 const MOST_UNEQUAL: usize = 12;
 
+/// Bytes that a run may take in any case when sizes are replaced.
+const LITTLE: u64 = 32 << 20;
+
 /// Inputs of one run, and the sizes of their dimensions in words.
 #[derive(Debug)]
 pub struct Inputs {
@@ -50,6 +53,16 @@ impl<'m> Samples<'m> {
         let apart = apart.into_iter().map(|(_, shapes)| (shapes, false));
         let broadcast = broadcast.into_iter().map(|(_, shapes)| (shapes, true));
         apart.chain(broadcast).take(MOST_UNEQUAL)
+    }
+
+    /// How many samples there are to be: as many as are asked for, but at least three where several are and a cache may be empty. A prompt, several
+    /// steps at once and a single step are three cases.
+    pub fn count(&self) -> usize {
+        match self.options.samples {
+            asked @ ..=1 => asked,
+            asked if self.search.has_cache() => asked.max(3),
+            asked => asked,
+        }
     }
 
     /// Whether all sizes are fixed.
@@ -90,14 +103,17 @@ impl<'m> Samples<'m> {
         Ok(Inputs { values, sizes: shapes.describe() })
     }
 
-    /// The model does not run at the sizes of a sample: others take their place. Answers whether there are any.
+    /// The model does not run at the sizes of a sample: others take their place. Answers whether there are any; there are none where a node fails at
+    /// any size.
     pub fn replace(&mut self, index: usize) -> bool {
-        if self.found.get(index).is_none() || self.replaced >= MOST_REPLACED {
+        if self.found.get(index).is_none() || self.replaced >= MOST_REPLACED || self.search.is_hopeless() {
             return false;
         }
-        self.found.remove(index);
+        let failed = self.found.remove(index);
         self.replaced += 1;
-        match self.search.next() {
+        // What fails at small sizes will hardly run at very large ones.
+        let most = failed.bytes.saturating_mul(8).max(LITTLE);
+        match self.search.find(|shapes| shapes.bytes <= most) {
             Some(shapes) => self.found.push(shapes),
             None => return false,
         }

@@ -158,7 +158,7 @@ impl<'a> Work<'a> {
         reference.weights_were_read();
         let mut side = Side::new(Which::First, self.models[0], options.engine)?;
         let (mut runs, start): (Vec<Run>, _) = (Vec::new(), Instant::now());
-        while runs.len() < options.samples {
+        while runs.len() < samples.count() {
             let inputs = samples.at(runs.len())?;
             match side.outputs(&inputs) {
                 Ok(outputs) => {

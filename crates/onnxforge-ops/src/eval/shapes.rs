@@ -4,12 +4,16 @@
 //! sizes that meet the rest. Inference at the sizes themselves, which runs nothing, then shows whether anything contradicts them and how much
 //! memory a run needs. One name on several dimensions is one size here unless the graph says otherwise.
 
+mod assign;
 mod names;
+mod reach;
 mod solve;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
+use self::assign::{ASSIGNMENTS, repaired};
 pub use self::names::{Names, Place};
+use self::reach::{Reach, reaches};
 use self::solve::System;
 use crate::Value;
 use crate::infer::{ConflictKind, Given, Inference, Options as Assumed};
@@ -111,6 +115,8 @@ struct Problem<'m> {
     /// With one symbol for every dimension that is not fixed.
     inference: Inference,
     slots: Vec<Slot>,
+    /// How long dimensions have to be for indices that follow from sizes.
+    reaches: Vec<Reach>,
     /// Nodes that fail at any size.
     always: HashSet<NodeId>,
 }
@@ -140,29 +146,6 @@ pub enum Refusal {
     },
 }
 
-/// Sizes of free dimensions, in the order in which they are met. 0 stands for an empty cache, where there is one.
-const ASSIGNMENTS: [&[usize]; 15] = [
-    &[1],
-    &[2, 3, 5, 7, 4, 6],
-    &[EMPTY],
-    &[3, 1, 4, 2],
-    &[1, 2, 3],
-    &[4, 2, 7, 3],
-    &[2],
-    &[4],
-    &[8],
-    &[16],
-    &[32],
-    &[64],
-    &[128],
-    &[224],
-    &[512],
-];
-/// A size of 0 for what may be empty, of 1 for everything else.
-const EMPTY: usize = 0;
-/// The largest size that is tried where requirements leave only large ones.
-const LARGEST: usize = 2048;
-
 impl<'m> Search<'m> {
     /// A search for the inputs of the model's graph.
     pub fn new(model: &'m Model, wanted: Wanted) -> Self {
@@ -174,6 +157,18 @@ impl<'m> Search<'m> {
     pub fn is_fixed(&self) -> bool {
         let system = self.problem.system(Trust::Names);
         self.problem.free(&system).is_empty()
+    }
+
+    /// Whether an input is a cache that may be empty.
+    pub fn has_cache(&self) -> bool {
+        let system = self.problem.system(Trust::Names);
+        !self.problem.caches(&self.problem.free(&system)).is_empty()
+    }
+
+    /// Whether inference shows a node of the graph that fails whatever the sizes are.
+    pub fn is_hopeless(&self) -> bool {
+        let model = self.problem.model;
+        self.problem.always.iter().any(|&node| model.node(node).scope() == model.main())
     }
 
     /// Why the last shapes that did not do, did not.
@@ -188,22 +183,28 @@ impl Iterator for Search<'_> {
     /// The next shapes at which nothing is known to keep the model from running.
     fn next(&mut self) -> Option<Shapes> {
         let problem = &self.problem;
-        let system = problem.system(Trust::Names);
-        let (free, requirements) = (problem.free(&system), problem.requirements(&system));
+        // Dimensions of inputs that are alike are taken for equal only where sizes do not do otherwise.
+        let systems = [Trust::Names, Trust::Likeness].map(|trust| {
+            let system = problem.system(trust);
+            let (free, requirements) = (problem.free(&system), problem.requirements(&system));
+            (system, free, requirements)
+        });
         while self.next < ASSIGNMENTS.len() {
             let assignment = ASSIGNMENTS[self.next];
             self.next += 1;
-            let sizes = repaired(problem.assigned(&free, assignment), &requirements);
-            let Some(values) = problem.evaluated(&system, &sizes) else { continue };
-            if !self.tried.insert(values.clone()) {
-                continue;
-            }
-            match problem.at(&values, !free.is_empty()) {
-                Ok(shapes) => return Some(shapes),
-                Err(refusal) => self.refusal = Some(refusal),
-            }
-            if problem.wanted.deadline.is_some_and(|deadline| Instant::now() > deadline) {
-                break;
+            for (system, free, requirements) in &systems {
+                let sizes = repaired(problem.assigned(free, assignment), requirements);
+                let Some(values) = problem.evaluated(system, &sizes) else { continue };
+                if !self.tried.insert(values.clone()) {
+                    break;
+                }
+                match problem.at(&values, !free.is_empty()) {
+                    Ok(shapes) => return Some(shapes),
+                    Err(refusal) => self.refusal = Some(refusal),
+                }
+                if problem.wanted.deadline.is_some_and(|deadline| Instant::now() > deadline) {
+                    return None;
+                }
             }
         }
         None
@@ -215,8 +216,9 @@ impl<'m> Problem<'m> {
         let options = Assumed { names_apart: true, deadline: wanted.deadline, ..Assumed::default() };
         let inference = Inference::with(model, &options);
         let slots = slots(model, &inference);
+        let reaches = reaches(model, &inference);
         let always = failing(&inference).map(|(node, _)| node).collect();
-        Self { model, wanted, inference, slots, always }
+        Self { model, wanted, inference, slots, reaches, always }
     }
 
     /// What is known of sizes. Where names are not trusted, only what the graph demands.
@@ -280,7 +282,52 @@ impl<'m> Problem<'m> {
                 system.equate(a, b);
             }
         }
+        // What positions are looked up in is as long as they reach: so are masks.
+        for Reach { size, .. } in &self.reaches {
+            let size = system.resolved(size);
+            let same = self.reaches.iter().filter(|reach| system.resolved(&reach.size) == size);
+            let least: Vec<Dim> = same.map(|reach| system.resolved(&reach.least)).collect();
+            let covers = |most: &&Dim| {
+                let covered = |other: &Dim| most.sub(other).is_some_and(|rest| rest.provably_nonneg(symbols));
+                least.iter().all(covered)
+            };
+            let is_input =
+                size.as_symbol().is_some_and(|symbol| self.slots.iter().any(|slot| slot.symbol == symbol));
+            if let Some(most) = least.iter().find(covers).filter(|_| is_input) {
+                system.equate(&size, most);
+            }
+        }
+        if trust == Trust::Likeness {
+            self.equate_alike(&mut system);
+        }
         system
+    }
+
+    /// Makes dimensions equal that stand at the same place of inputs that are alike: the first of all inputs, which is the batch, and those of tensors
+    /// with three axes or more whose other sizes are the same, as caches of all layers are. Only what is free is made equal to what is free.
+    fn equate_alike(&self, system: &mut System<'_>) {
+        let symbols = self.inference.symbols();
+        let mut groups: BTreeMap<Likeness, Symbol> = BTreeMap::new();
+        let fixed: HashMap<&Str, Vec<Option<i64>>> = tensors(self.model)
+            .filter_map(|port| {
+                let shape = self.inference.shape(port.value)?;
+                Some((self.model.value(port.value).name(), shape.iter().map(Dim::as_const).collect()))
+            })
+            .collect();
+        for slot in &self.slots {
+            let Some(sizes) = fixed.get(&slot.input).filter(|sizes| slot.axis == 0 || sizes.len() > 2) else {
+                continue;
+            };
+            let likeness = match slot.axis {
+                0 => None,
+                axis => Some((axis, sizes.clone(), symbols.lower(slot.symbol))),
+            };
+            let first = *groups.entry(likeness).or_insert(slot.symbol);
+            let [a, b] = [slot.symbol, first].map(|symbol| system.resolved(&symbol.into()));
+            if a.as_symbol().is_some() && b.as_symbol().is_some() {
+                system.equate(&a, &b);
+            }
+        }
     }
 
     /// The size that a dimension is wanted to have.
@@ -304,37 +351,9 @@ impl<'m> Problem<'m> {
 
     /// What the graph demands, in terms of free symbols.
     fn requirements(&self, system: &System<'_>) -> Vec<Requirement> {
-        let all = self.inference.symbols().requirements().iter();
-        all.map(|requirement| system.resolved_requirement(requirement)).collect()
-    }
-
-    fn assigned(&self, free: &[Symbol], assignment: &[usize]) -> BTreeMap<Symbol, i64> {
-        let empty = self.caches(free);
-        free.iter()
-            .enumerate()
-            .map(|(place, &symbol)| {
-                let size = match assignment[place % assignment.len()] {
-                    EMPTY if empty.contains(&symbol) => 0,
-                    EMPTY => 1,
-                    size => size as i64,
-                };
-                (symbol, size)
-            })
-            .collect()
-    }
-
-    /// The symbols that may be 0 because an input is put together with something along them, as caches are: those that are called so, or the first.
-    fn caches(&self, free: &[Symbol]) -> Vec<Symbol> {
-        const CALLED: [&str; 3] = ["past", "cache", "prev"];
-        let may_be_empty = |symbol: &&Symbol| self.inference.symbols().lower(**symbol).unwrap_or(0) <= 0;
-        let is_called_so = |symbol: &Symbol| {
-            let slot = self.slots.iter().find(|slot| slot.symbol == *symbol);
-            let name = slot.and_then(|slot| slot.name.as_deref()).unwrap_or_default().to_lowercase();
-            CALLED.iter().any(|word| name.contains(word))
-        };
-        let may: Vec<Symbol> = free.iter().filter(may_be_empty).copied().collect();
-        let called: Vec<Symbol> = may.iter().copied().filter(is_called_so).collect();
-        if called.is_empty() { may.into_iter().take(1).collect() } else { called }
+        let reaches = self.reaches.iter().filter_map(Reach::requirement);
+        let all = self.inference.symbols().requirements().iter().cloned().chain(reaches);
+        all.map(|requirement| system.resolved_requirement(&requirement)).collect()
     }
 
     /// The size of every slot under an assignment of free symbols.
@@ -412,7 +431,7 @@ impl<'m> Problem<'m> {
 fn first(problem: &Problem<'_>) -> Option<Vec<usize>> {
     let system = problem.system(Trust::Names);
     let (free, requirements) = (problem.free(&system), problem.requirements(&system));
-    ASSIGNMENTS.iter().skip(1).find_map(|assignment| {
+    ASSIGNMENTS.into_iter().skip(1).find_map(|assignment| {
         let sizes = repaired(problem.assigned(&free, assignment), &requirements);
         problem.evaluated(&system, &sizes).filter(|values| problem.at(values, true).is_ok())
     })
@@ -425,7 +444,12 @@ enum Trust {
     Graph,
     /// That, and names: one name is one size.
     Names,
+    /// That, and likeness: what stands at one place of inputs that are alike is one size.
+    Likeness,
 }
+
+/// What dimensions of one size have in common: axis, fixed sizes of the input and lower bound; `None` for those of the first axis.
+type Likeness = Option<(usize, Vec<Option<i64>>, Option<i64>)>;
 
 /// Inputs of the graph that have to be given and are tensors.
 fn tensors(model: &Model) -> impl Iterator<Item = &onnxforge_ir::value::Port> {
@@ -482,38 +506,4 @@ fn bytes(inference: &Inference, value: ValueId) -> Option<u64> {
             Some(product.saturating_mul(u64::try_from(dim.as_const()?).ok()?))
         })?;
     Some(elements.saturating_mul(u64::from(fact.dtype?.bits())).div_ceil(8))
-}
-
-/// Sizes that meet the requirements, if small changes do; otherwise the sizes as they are.
-fn repaired(mut sizes: BTreeMap<Symbol, i64>, requirements: &[Requirement]) -> BTreeMap<Symbol, i64> {
-    /// How many changes are made.
-    const CHANGES: usize = 12;
-    let holds = |requirement: &Requirement, sizes: &BTreeMap<Symbol, i64>| {
-        let value = |dim: &Dim| dim.evaluate(&|symbol| sizes.get(&symbol).copied());
-        requirement.holds(&value) != Some(false)
-    };
-    let broken = |sizes: &BTreeMap<Symbol, i64>| requirements.iter().filter(|r| !holds(r, sizes)).count();
-    for _ in 0..CHANGES {
-        let Some(first) = requirements.iter().find(|requirement| !holds(requirement, &sizes)) else { break };
-        let now = broken(&sizes);
-        let involved: BTreeSet<Symbol> = first.dims().flat_map(Dim::symbols).collect();
-        let involved: Vec<Symbol> =
-            involved.into_iter().filter(|symbol| sizes.contains_key(symbol)).collect();
-        // One size at a time, then all of them at once.
-        let alone = involved.iter().map(|&symbol| vec![symbol]);
-        let groups = alone.chain((involved.len() > 1).then(|| involved.clone()));
-        let change = groups.into_iter().find_map(|group| {
-            let candidates = (1..=LARGEST as i64).filter_map(|size| {
-                let mut changed = sizes.clone();
-                changed.extend(group.iter().map(|&symbol| (symbol, size)));
-                holds(first, &changed).then_some(changed)
-            });
-            candidates.take(16).find(|changed| broken(changed) < now)
-        });
-        match change {
-            Some(changed) => sizes = changed,
-            None => break,
-        }
-    }
-    sizes
 }

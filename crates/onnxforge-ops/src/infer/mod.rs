@@ -5,6 +5,7 @@
 //! otherwise not believed, except for values about which nothing follows (results of custom operators).
 
 mod declare;
+pub(crate) mod growth;
 mod walk;
 
 use std::collections::HashMap;
@@ -26,7 +27,7 @@ pub struct Options {
     /// What is known beforehand, by name.
     pub given: HashMap<Str, Given>,
     /// Any symbolic dimension may be 0. Without this, dimensions of inputs are at least 1, except along axes on which an
-    /// input is concatenated to something: a cache may start empty. Shapes that are computed for a Reshape often cannot
+    /// input, or what it becomes by moving elements, is concatenated to something: a cache may start empty. Shapes that are computed for a Reshape often cannot
     /// be told without the assumption, because a 0 there means something else.
     pub may_be_empty: bool,
     /// One name on several dimensions of inputs need not be one size. Without this, names are taken at their word.

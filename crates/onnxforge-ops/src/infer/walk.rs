@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::rc::Rc;
 
 use super::declare::contradicts;
+use super::growth::{Growth, growing};
 use super::{
     Conflict, ConflictKind, Given, Inference, Options, constant_fact, declared_fact, learn, shaped_fact,
     without_names,
@@ -18,7 +19,7 @@ use crate::fact::Known;
 use crate::infer_call::InferScope;
 use crate::signature::Presence;
 use crate::{Fact, OpError, TensorFact, Value};
-use onnxforge_ir::dim::{Dim, Symbols};
+use onnxforge_ir::dim::{Dim, Symbol, Symbols};
 use onnxforge_ir::id::Id;
 use onnxforge_ir::value::{Def, Use};
 use onnxforge_ir::{Model, NodeId, ScopeId, Type, ValueId};
@@ -31,7 +32,25 @@ const FOLD_MEMORY: u64 = 256 * 1024;
 const MAX_WALKED: usize = 1 << 16;
 const MAX_TIMES: usize = 64;
 
+/// Walks a model. Where the walk itself shows more dimensions of inputs that may be empty, it begins again without the assumption that they are not:
+/// each time with more of them, so that it ends.
 pub fn walk(model: &Model, options: &Options) -> Inference {
+    let mut may_be_empty = BTreeSet::new();
+    loop {
+        match walk_once(model, options, &may_be_empty) {
+            Ok(inference) => return inference,
+            Err(more) => may_be_empty.extend(more),
+        }
+    }
+}
+
+/// A walk that assumes elements along all dimensions of inputs but these and those that are concatenated as they are. Fails with dimensions for which
+/// the walk shows that this was assumed too much.
+fn walk_once(
+    model: &Model,
+    options: &Options,
+    may_be_empty: &BTreeSet<Symbol>,
+) -> Result<Inference, BTreeSet<Symbol>> {
     let last = model.values().map(|(id, _)| id.index() + 1).max().unwrap_or(0);
     let mut walker = Walker {
         model,
@@ -45,6 +64,7 @@ pub fn walk(model: &Model, options: &Options) -> Inference {
         deadline: options.deadline,
         is_late: false,
         complete: true,
+        growth: if options.may_be_empty { Growth::default() } else { Growth::of_inputs(model) },
     };
     let mut symbols = Symbols::default();
     for port in model.scope(model.main()).inputs() {
@@ -63,10 +83,15 @@ pub fn walk(model: &Model, options: &Options) -> Inference {
             };
     }
     let input_symbols = symbols.len();
+    let mut assumed = BTreeSet::new();
     if !options.may_be_empty {
-        walker.assume_elements(&mut symbols);
+        assumed = walker.assume_elements(may_be_empty, &mut symbols);
     }
     walker.nodes(model.main(), &mut symbols);
+    let wrong: BTreeSet<Symbol> = walker.growth.symbols().intersection(&assumed).copied().collect();
+    if !wrong.is_empty() {
+        return Err(wrong);
+    }
     let certain = symbols.requirements().len();
     walker.functions_for_all_calls(&mut symbols);
     symbols.forget_requirements(certain);
@@ -74,7 +99,7 @@ pub fn walk(model: &Model, options: &Options) -> Inference {
     // A body may be walked several times; what is found twice is one contradiction.
     let mut seen = HashSet::new();
     conflicts.retain(|conflict| seen.insert((conflict.node, conflict.kind.to_string())));
-    Inference { facts: walker.facts, symbols, input_symbols, conflicts, complete: walker.complete }
+    Ok(Inference { facts: walker.facts, symbols, input_symbols, conflicts, complete: walker.complete })
 }
 
 /// Walks nodes that are new, with what is known of the values that they read. Calls of functions are not followed: what is
@@ -95,6 +120,7 @@ pub fn extend(inference: &mut Inference, model: &Model, nodes: &[NodeId]) {
         deadline: None,
         is_late: false,
         complete: true,
+        growth: Growth::default(),
     };
     for &id in nodes {
         let outputs: Vec<ValueId> = model.node(id).outputs().iter().flatten().copied().collect();
@@ -125,12 +151,15 @@ struct Walker<'m> {
     is_late: bool,
     /// Everything was walked that was to be.
     complete: bool,
+    /// Inputs that may start empty.
+    growth: Growth,
 }
 
 impl Walker<'_> {
-    /// Raises the lower bound of the inputs' dimensions to 1, except along axes on which an input is concatenated.
-    fn assume_elements(&self, symbols: &mut Symbols) {
-        let (mut all, mut grow) = (BTreeSet::new(), BTreeSet::new());
+    /// Raises the lower bound of the inputs' dimensions to 1, except along axes on which an input is seen to grow at once. Answers the dimensions of which
+    /// this is assumed.
+    fn assume_elements(&self, may_be_empty: &BTreeSet<Symbol>, symbols: &mut Symbols) -> BTreeSet<Symbol> {
+        let (mut all, mut grow) = (BTreeSet::new(), may_be_empty.clone());
         for port in self.model.scope(self.model.main()).inputs() {
             let Some(shape) = self.facts[port.value.index()].tensor().and_then(|fact| fact.shape.as_ref())
             else {
@@ -138,17 +167,18 @@ impl Walker<'_> {
             };
             all.extend(shape.iter().flat_map(Dim::symbols));
             for used in self.model.value(port.value).uses() {
-                let Use::Input { node, .. } = *used else { continue };
-                let node = self.model.node(node);
-                if node.op().is("Concat")
-                    && let Some(axis) = node.attr_int("axis")
-                    && let Ok(axis) = crate::call::axis(axis, shape.len())
+                let Use::Input { node, index } = *used else { continue };
+                for (_, axis) in growing(self.model.node(node)).filter(|(input, _)| *input == index as usize)
                 {
-                    grow.extend(shape[axis].symbols());
+                    if let Ok(axis) = crate::call::axis(axis, shape.len()) {
+                        grow.extend(shape[axis].symbols());
+                    }
                 }
             }
         }
-        all.difference(&grow).for_each(|symbol| symbols.raise_lower(*symbol, 1));
+        all.retain(|symbol| !grow.contains(symbol));
+        all.iter().for_each(|symbol| symbols.raise_lower(*symbol, 1));
+        all
     }
 
     fn constant(&self, id: ValueId) -> Fact {
@@ -226,6 +256,9 @@ impl Walker<'_> {
         let inputs = node.inputs().iter().map(present);
         let inputs: Vec<Option<Fact>> =
             inputs.map(|value| value.map(|value| self.facts[value.index()].clone())).collect();
+        if !self.for_all_calls {
+            self.growth.see(node, |value| &self.facts[value.index()]);
+        }
         let bindings = self.bindings.last().cloned();
         let facts = match self.functions.callee(model, id, bindings.as_deref()) {
             Callee::Function(function) => self.function(id, function, inputs, symbols),
@@ -300,6 +333,7 @@ impl Walker<'_> {
         let scope = self.model.scope(function);
         for (index, port) in scope.inputs().iter().enumerate() {
             let given = inputs.get(index).cloned().flatten();
+            self.growth.bind(port.value, self.model.node(id).input(index));
             match given {
                 Some(_) => self.absent.remove(&port.value),
                 None => self.absent.insert(port.value),
@@ -309,6 +343,9 @@ impl Walker<'_> {
         self.bindings.push(Rc::new(bound));
         self.nodes(function, symbols);
         self.bindings.pop();
+        for (output, port) in self.model.node(id).outputs().iter().zip(scope.outputs()) {
+            output.iter().for_each(|output| self.growth.bind(*output, Some(port.value)));
+        }
         scope.outputs().iter().map(|port| self.facts[port.value.index()].clone()).collect()
     }
 

@@ -8,7 +8,7 @@ use onnxforge_ir::text;
 use onnxforge_proto::progress::Silent;
 use onnxforge_proto::wire;
 use onnxforge_verify::engine::Engine;
-use onnxforge_verify::{Options, Report, Verdict, VerifyError, verify};
+use onnxforge_verify::{Options, Report, Verdict, VerifyError, Which, verify};
 
 fn graph(interface: &str, nodes: &str) -> Model {
     let text = format!(
@@ -73,9 +73,55 @@ fn said_or_undetermined(interface: &str, first: &str, second: &str) -> Verdict {
     }
 }
 
+/// A cache `k` of old and new, and a mask `m` of which as much is read as there are positions.
+fn positions(rest: &str) -> String {
+    format!(
+        "zero = Constant<value_int = 0>() one = Constant<value_int = 1>() s = Shape<start = 1, end = 2>(p) t = Shape<start = 1, end = 2>(x)
+         r = Add(s, t) total = Squeeze(r) places = Range(zero, total, one) k = Concat<axis = 1>(p, x) m = Gather<axis = 1>(mask, places) {rest}"
+    )
+}
+
+#[test]
+fn caches_are_compared_empty_and_filled() {
+    let interface =
+        "(float[batch, new] x, float[batch, past] p, float[batch, length] mask) => (float[A, B] y)";
+    let model = positions("y = Mul(k, m)");
+    let report = compared(interface, &model, &model).unwrap();
+    assert_eq!(
+        report.sizes[..3],
+        [
+            "batch=2, new=3, past=5, length=8",
+            "batch=1, new=3, past=0, length=3",
+            "batch=3, new=1, past=4, length=5"
+        ]
+    );
+    assert_eq!((report.verdict, report.samples), (Verdict::Identical, 3));
+    // One sample is one sample.
+    let graph = graph(interface, &model);
+    let options = Options { samples: 1, ..Options::new(Engine::Native) };
+    assert_eq!(verify(&graph, &graph, &options, &Silent).unwrap().samples, 1);
+}
+
+#[test]
+fn what_runs_at_no_size_is_refused() {
+    let interface = "(float[N, 3] x, float[4, M] w) => (float[A, B] y)";
+    match compared(interface, "y = MatMul(x, w)", "y = MatMul(x, w)") {
+        Err(VerifyError::Run { which: Which::First, .. }) => {}
+        other => panic!("{other:?}"),
+    }
+    // A mask that is set to be too short leaves nothing to run.
+    let model = graph(
+        "(float[batch, new] x, float[batch, past] p, float[batch, length] mask) => (float[A, B] y)",
+        &positions("y = Mul(k, m)"),
+    );
+    let dims = ["new", "past", "length"].map(str::to_owned).into_iter().zip([2, 3, 4]).collect();
+    let options = Options { dims, ..Options::new(Engine::Native) };
+    assert!(matches!(verify(&model, &model, &options, &Silent), Err(VerifyError::Run { .. })));
+}
+
 #[test]
 fn bugs_that_show_only_at_some_sizes_are_seen() {
-    for (interface, right, wrong) in [
+    let cases: [(&str, &str, &str); 7] = [
         // Batch and sequence swapped.
         (
             "(float[batch, seq] x) => (float[A] y)",
@@ -95,6 +141,25 @@ fn bugs_that_show_only_at_some_sizes_are_seen() {
             "s = Shape<start = 0, end = 1>(p) zero = Constant<value_ints = [0]>() e = Equal(s, zero) f = Cast<to = 1>(e)
              k = Concat<axis = 0>(p, x) y = Add(k, f)",
         ),
+        // Only with a prompt: an empty cache, behind a reshape to one sequence, and several tokens.
+        (
+            "(float[batch, seq, 4] x, float[batch, past, 4] p) => (float[A, B, C] y)",
+            "to = Constant<value_ints = [1, -1, 4]>() s = Shape<start = 1, end = 3>(p) one = Constant<value_ints = [1]>() t = Concat<axis = 0>(one, s)
+             q = Reshape(p, t) k = Reshape(x, to) y = Concat<axis = 1>(q, k)",
+            "to = Constant<value_ints = [1, -1, 4]>() s = Shape<start = 1, end = 3>(p) one = Constant<value_ints = [1]>() t = Concat<axis = 0>(one, s)
+             q = Reshape(p, t) k = Reshape(x, to) n = Shape<start = 1, end = 2>(x) o = Shape<start = 1, end = 2>(p)
+             zero = Constant<value_ints = [0]>() e = Equal(o, zero) g = Greater(n, one) b = And(e, g) f = Cast<to = 1>(b)
+             j = Concat<axis = 1>(q, k) y = Add(j, f)",
+        ),
+        // Only with a filled cache and a single token, though nothing but positions says how long the mask is.
+        (
+            "(float[batch, new] x, float[batch, past] p, float[batch, length] mask) => (float[A, B] y)",
+            &positions("y = Mul(k, m)"),
+            &positions(
+                "w = Mul(k, m) ones = Constant<value_ints = [1]>() zeros = Constant<value_ints = [0]>() e = Equal(t, ones) g = Greater(s, zeros)
+                 b = And(e, g) f = Cast<to = 1>(b) y = Add(w, f)",
+            ),
+        ),
         // Only for a padded mask.
         (
             "(float[batch, seq] x, int64[batch, seq] mask) => (float[A, B] y)",
@@ -108,7 +173,8 @@ fn bugs_that_show_only_at_some_sizes_are_seen() {
             "s = Shape<start = 0, end = 1>(text) zero = Constant<value_ints = [0]>() one = Constant<value_ints = [1]>()
              t = Transpose<perm = [1, 0]>(image) p = MatMul(text, t) y = Slice(p, zero, s, one)",
         ),
-    ] {
+    ];
+    for (interface, right, wrong) in cases {
         let right = right.to_owned();
         // Nodes of the notation stand in the order in which they compute.
         let ordered = |nodes: &str| match nodes.split_once(" a = ") {

@@ -51,7 +51,9 @@ impl<'a> System<'a> {
                 Some(size) => size >= self.symbols.lower(symbol).unwrap_or(0).max(0),
                 None => !is_sought || solution.symbols().is_subset(&self.sought),
             };
+            // Nothing at all makes most equations true: that is the last resort.
             let rank = (
+                solution.as_const() == Some(0),
                 is_sought,
                 !solution.is_const(),
                 !solution.provably_nonneg(self.symbols),
@@ -103,5 +105,21 @@ mod tests {
         assert!(system.equate(&from, &to));
         assert_eq!(system.resolved(&dim(batch)), Dim::ONE);
         assert!(!system.equate(&dim(batch), &Dim::from(2)));
+    }
+
+    #[test]
+    fn nothing_is_the_last_resort() {
+        let mut symbols = Symbols::default();
+        let [batch, past] = ["batch", "past"].map(|name| symbols.named(name));
+        symbols.raise_lower(batch, 1);
+        symbols.raise_lower(past, 0);
+        let mut system = System::new(&symbols, [batch, past].into());
+        // A reshape to [1, past] of [batch, past] works for one sequence, or with an empty cache.
+        assert!(system.equate(&Dim::product(&[batch.into(), past.into()]).unwrap(), &past.into()));
+        assert_eq!(system.resolved(&batch.into()), Dim::ONE);
+        assert_eq!(system.resolved(&past.into()), Dim::from(past));
+        // Where there is no other way, it is empty.
+        assert!(system.equate(&Dim::product(&[past.into(), 2.into()]).unwrap(), &Dim::ZERO));
+        assert_eq!(system.resolved(&past.into()), Dim::ZERO);
     }
 }
