@@ -30,8 +30,17 @@ impl<'m> Checker<'m> {
     /// The imports of a model or function.
     pub(super) fn imports(&mut self, imports: &'m [OperatorSetIdProto], here: &Here<'_>) -> Context<'m> {
         let mut context = Context::default();
+        // Of imports that are spelled alike every tool takes the last one.
+        let spelled = |import: &'m OperatorSetIdProto| import.domain.as_deref().unwrap_or_default();
+        let last: HashMap<&str, usize> =
+            imports.iter().enumerate().map(|(index, import)| (spelled(import), index)).collect();
         for (index, import) in imports.iter().enumerate() {
             let at = here.at(Step::listed("opset import", index, import.domain.as_ref()));
+            if last.get(spelled(import)).is_some_and(|&last| last > index) {
+                let message = "the domain is imported again further down, which holds; remove this import";
+                self.warning(Rule::OpsetImport, &at, message);
+                continue;
+            }
             let domain = normal(import.domain.as_ref());
             let version = self.import_version(domain, import.version, &at);
             if let Some(first) = context.imports.get(domain).copied() {
@@ -129,7 +138,7 @@ impl<'m> Checker<'m> {
                  leave it empty",
                 others(count)
             );
-            self.error_at(Rule::DomainImport, place, message);
+            self.error_at(Rule::DomainSpelling, place, message);
         }
     }
 
