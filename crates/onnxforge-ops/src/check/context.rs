@@ -62,9 +62,30 @@ impl<'m> Checker<'m> {
     fn import_version(&mut self, domain: &str, version: Option<i64>, here: &Here<'_>) -> Option<i64> {
         let latest = latest_opset(domain);
         match (version, latest) {
-            (None, _) => self.error(Rule::OpsetImport, here, "the import has no version"),
+            // Nobody knows the versions of these; any number will do.
+            (None, None) => {
+                self.warning(Rule::OpsetImport, here, "the import has no version");
+                return Some(0);
+            }
+            (Some(version), None) if version < 0 && i32::try_from(version).is_ok() => {
+                self.warning(
+                    Rule::OpsetImport,
+                    here,
+                    format!("version {version}: versions usually start at 1"),
+                );
+                return Some(version);
+            }
+            // What no node uses need not exist.
+            (None, Some(_)) if !domain.is_empty() => {
+                self.warning(Rule::OpsetImport, here, "the import has no version");
+            }
+            (None, Some(_)) => self.error(Rule::OpsetImport, here, "the import has no version"),
             (Some(version), _) if i32::try_from(version).is_err() => {
                 self.error(Rule::OpsetImport, here, format!("version {version} is out of range"));
+            }
+            (Some(version), Some(_)) if version < 1 && !domain.is_empty() => {
+                let message = format!("version {version} does not exist; the first is 1");
+                self.warning(Rule::OpsetImport, here, message);
             }
             (Some(version), _) if version < 0 || (version == 0 && latest.is_some()) => {
                 self.error(
@@ -104,7 +125,14 @@ impl<'m> Checker<'m> {
             self.context.spelled.get_or_insert_with(|| (here.place(), 0)).1 += 1;
         }
         match self.context.imports.get(domain) {
-            Some(version) => *version,
+            Some(Some(version)) => Some(*version),
+            Some(None) => {
+                if !domain.is_empty() {
+                    let message = "the domain of this node is imported without a version that exists";
+                    self.error(Rule::OpsetImport, here, message);
+                }
+                None
+            }
             None => {
                 self.context.missing.entry(domain).or_insert_with(|| (here.place(), 0)).1 += 1;
                 None

@@ -77,6 +77,7 @@ rules! {
     MissingType "missing-type" "Outputs of the main graph declare their type.";
     MissingShape "missing-shape" "Inputs and outputs of the main graph declare a shape, or at least a rank.";
     TypeMismatch "type-mismatch" "Declared types are ones that the operator accepts, together.";
+    Call "call" "What is known of the inputs of a node is something that its operator can compute with.";
     TypeConflict "type-conflict" "All declarations of a value agree.";
     Dimension "dimension" "Declared dimensions are not negative.";
     Tensor "tensor" "Type, dimensions and stored elements of a tensor agree.";
@@ -187,6 +188,13 @@ impl Step {
         Self { index: named.name.is_none().then_some(index), ..named }
     }
 
+    /// A node of a model that is held.
+    pub(super) fn held(index: usize, node: &onnxforge_ir::Node) -> Self {
+        let domain = Some(node.op().domain.clone()).filter(|domain| !domain.is_empty());
+        let named = Self::named("node", node.name());
+        Self { index: Some(index), op: Some((domain, node.op().name.clone())), ..named }
+    }
+
     /// A node.
     pub(super) fn node(index: usize, node: &onnxforge_proto::schema::NodeProto) -> Self {
         let domain = node.domain.as_ref().filter(|domain| !domain.is_empty()).cloned();
@@ -228,6 +236,11 @@ impl<'a> Here<'a> {
     /// One step further.
     pub(super) fn at(&'a self, step: Step) -> Self {
         Self { outer: Some(self), step, place: OnceCell::new() }
+    }
+
+    /// The operator of the node that this is in, if it is an attribute of one.
+    pub(super) fn op(&self) -> Option<&str> {
+        self.outer?.step.op.as_ref().map(|(_, op)| &**op)
     }
 
     pub(super) fn place(&self) -> Place {

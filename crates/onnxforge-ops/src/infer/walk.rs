@@ -20,7 +20,7 @@ use crate::signature::Presence;
 use crate::{Fact, OpError, TensorFact, Value};
 use onnxforge_ir::dim::{Dim, Symbols};
 use onnxforge_ir::id::Id;
-use onnxforge_ir::value::{Def, Use};
+use onnxforge_ir::value::{Constant, Def, Use};
 use onnxforge_ir::{Model, NodeId, ScopeId, Type, ValueId};
 use onnxforge_proto::clock::Instant;
 
@@ -152,11 +152,16 @@ impl Walker<'_> {
     }
 
     fn constant(&self, id: ValueId) -> Fact {
-        let tensor = match self.model.value(id).def() {
-            Def::Constant { constant, .. } | Def::Input { default: Some(constant), .. } => constant.dense(),
-            _ => None,
-        };
-        tensor.map_or_else(|| TensorFact::default().into(), constant_fact)
+        match self.model.value(id).def() {
+            Def::Constant { constant, .. } | Def::Input { default: Some(constant), .. } => match constant {
+                Constant::Dense(tensor) => constant_fact(tensor),
+                Constant::Sparse(sparse) => {
+                    let shape = sparse.dims.iter().map(|&size| Dim::from(size)).collect();
+                    TensorFact::new(sparse.values.dtype(), shape).into()
+                }
+            },
+            _ => TensorFact::default().into(),
+        }
     }
 
     fn nodes(&mut self, scope: ScopeId, symbols: &mut Symbols) {
@@ -360,6 +365,15 @@ impl InferScope for Walker<'_> {
             ));
         }
         for (port, fact) in ports.inputs().iter().zip(inputs) {
+            let declared = port.declared();
+            if let (Some(holder), false) = (ports.holder(), same_elements(&declared, &fact)) {
+                let inferred = fact.tensor().map_or_else(
+                    || "another kind of value".to_owned(),
+                    |fact| fact.display(symbols).to_string(),
+                );
+                let (value, name) = (port.value, self.model.value(port.value).name().clone());
+                self.conflict(holder, ConflictKind::Declared { value, name, declared, inferred });
+            }
             self.facts[port.value.index()] = fact;
         }
         // A body may be passed by: what it asks for need not hold.
@@ -368,6 +382,16 @@ impl InferScope for Walker<'_> {
         symbols.forget_requirements(certain);
         Ok(ports.outputs().iter().map(|port| self.facts[port.value.index()].clone()).collect())
     }
+}
+
+/// Whether a value that goes into a body has the kind and the element type that the body declares. Sizes are the concern of
+/// what it computes.
+fn same_elements(declared: &Type, fact: &Fact) -> bool {
+    let bare = match declared {
+        Type::Tensor(dtype, _) => &Type::Tensor(*dtype, None),
+        other => other,
+    };
+    !contradicts(bare, fact)
 }
 
 /// The outputs of a call whose inputs are all known numbers, when it is cheap to compute them.

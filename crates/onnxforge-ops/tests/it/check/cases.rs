@@ -150,7 +150,7 @@ fn function_cases() -> Vec<Case> {
                 plus(m, with(node("z = LeakyRelu(x)"), [alpha]));
             },
         ),
-        error(
+        warning(
             AttributeReference,
             "function \"local.Leak\" / node 0 (LeakyRelu) / attribute \"alpha\"",
             "no attribute \"slop\"; did you mean \"slope\"?",
@@ -162,7 +162,7 @@ fn function_cases() -> Vec<Case> {
         error(Arity, "graph \"main\" / node 2 (local.Leak)", "2 inputs; the local function has 1", |m| {
             main_graph(m).node[2].input.push("x".into());
         }),
-        error(
+        warning(
             AttributeUnknown,
             "graph \"main\" / node 2 (local.Leak) / attribute \"slop\"",
             "\"slope\"?",
