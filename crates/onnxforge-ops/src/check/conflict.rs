@@ -1,9 +1,10 @@
 //! What inference finds wrong with a model that is held: calls that cannot work, and declared element types that are others.
 
 use super::problem::{Here, Place, Problem, Rule, Severity, Step};
+use crate::OpError;
+use crate::infer::declare::same_elements;
 use crate::infer::{Conflict, ConflictKind, Inference};
-use crate::{Fact, OpError};
-use onnxforge_ir::{Model, NodeId, Type};
+use onnxforge_ir::{Model, NodeId};
 
 /// Places with more contradictions than this are not told one by one.
 const MOST: usize = 100;
@@ -23,13 +24,11 @@ fn problem(model: &Model, known: &Inference, conflict: &Conflict) -> Option<Prob
         ConflictKind::Call(OpError::Invalid(_)) => (Rule::Call, Severity::Error),
         ConflictKind::Call(_) => return None,
         ConflictKind::Declared { value, declared, .. } => {
-            let other = match (declared, known.fact(*value)) {
-                (Type::Tensor(Some(declared), _), Fact::Tensor(fact)) => {
-                    fact.dtype.is_some_and(|dtype| dtype != *declared)
-                }
-                _ => true,
+            let severity = match same_elements(declared, known.fact(*value)) {
+                true => Severity::Warning,
+                false => Severity::Error,
             };
-            (Rule::TypeConflict, if other { Severity::Error } else { Severity::Warning })
+            (Rule::TypeConflict, severity)
         }
     };
     Some(Problem { rule, severity, place, message })

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashSet};
 use std::rc::Rc;
 
-use super::declare::contradicts;
+use super::declare::{contradicts, same_elements};
 use super::{
     Conflict, ConflictKind, Given, Inference, Options, constant_fact, declared_fact, learn, shaped_fact,
     without_names,
@@ -382,16 +382,6 @@ impl InferScope for Walker<'_> {
         symbols.forget_requirements(certain);
         Ok(ports.outputs().iter().map(|port| self.facts[port.value.index()].clone()).collect())
     }
-}
-
-/// Whether a value that goes into a body has the kind and the element type that the body declares. Sizes are the concern of
-/// what it computes.
-fn same_elements(declared: &Type, fact: &Fact) -> bool {
-    let bare = match declared {
-        Type::Tensor(dtype, _) => &Type::Tensor(*dtype, None),
-        other => other,
-    };
-    !contradicts(bare, fact)
 }
 
 /// The outputs of a call whose inputs are all known numbers, when it is cheap to compute them.
