@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Optional, Union
 
 from ._call import Answer, ProgressCallback, call, listed
-from ._models import Inputs, Model, Modules, PathLike, ask, of_same_kind, result_path, to_bytes
+from ._models import Inputs, Model, Modules, PathLike, ask, of_same_kind, result_path, small_type, to_bytes
 from .results import (
     AttributeResult,
     AuditResult,
@@ -344,6 +344,9 @@ def run(
 ) -> Arrays:
     """Run a model with the operators of this library; arrays in, arrays out by name.
 
+    Types that numpy lacks (bfloat16, the small floats and integers) come as those of the package ``ml_dtypes`` where it is installed, and as
+    the next wider type of numpy otherwise; as inputs both are accepted. So is an array of objects that are strings.
+
     :param inputs: inputs by name; those that are not given are made up.
     :param outputs: these values of the graph instead of the model's outputs.
     :param engine: in the declared types, or every float in 64 bits (``oracle``).
@@ -370,8 +373,10 @@ def run(
         follow_links=follow_links,
         progress=progress,
     )
+    types = {entry["name"]: small_type(entry["type"]) for entry in answer.report["outputs"]}
     with np.load(io.BytesIO(answer.files[archive]), allow_pickle=False) as arrays:
-        return {name: arrays[name] for name in arrays.files}
+        named = {name: (arrays[name], types.get(name)) for name in arrays.files}
+    return {name: array if dtype is None else array.astype(dtype) for name, (array, dtype) in named.items()}
 
 
 def save(

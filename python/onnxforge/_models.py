@@ -145,7 +145,7 @@ class Desk:
                 array = np.asarray(value)
                 if array.dtype.kind == "O":
                     array = array.astype(str)
-                elif array.dtype.kind == "V":
+                elif array.dtype.type.__module__ == "ml_dtypes":
                     # A small float of the package ml_dtypes; commands make the declared type of it again.
                     array = array.astype(np.float32)
                 with files.open(f"{name}.npy", "w", force_zip64=True) as file:
@@ -197,3 +197,32 @@ def result_path(output: Optional[PathLike], name: str = "result.onnx") -> str:
     if output is not None and not isinstance(output, (str, os.PathLike)):
         raise UsageError(f"the output is a path, not {type(output).__qualname__}")
     return f"{_native.MEMORY}{name}" if output is None else os.fspath(output)
+
+
+# What the package ml_dtypes calls the types that numpy lacks.
+_SMALL_TYPES = {
+    "bfloat16": "bfloat16",
+    "float8e4m3fn": "float8_e4m3fn",
+    "float8e4m3fnuz": "float8_e4m3fnuz",
+    "float8e5m2": "float8_e5m2",
+    "float8e5m2fnuz": "float8_e5m2fnuz",
+    "float8e8m0": "float8_e8m0fnu",
+    "float6e2m3": "float6_e2m3fn",
+    "float6e3m2": "float6_e3m2fn",
+    "float4e2m1": "float4_e2m1fn",
+    "uint4": "uint4",
+    "int4": "int4",
+    "uint2": "uint2",
+    "int2": "int2",
+}
+
+
+def small_type(name: str) -> Any:
+    """The type of the package ml_dtypes for an element type that numpy lacks; ``None`` for others, and without that package."""
+    if name not in _SMALL_TYPES:
+        return None
+    try:
+        import ml_dtypes  # type: ignore[import-not-found,import-untyped,unused-ignore]
+    except ImportError:
+        return None
+    return getattr(ml_dtypes, _SMALL_TYPES[name], None)

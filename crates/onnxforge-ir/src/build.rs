@@ -4,6 +4,7 @@ use std::collections::{BinaryHeap, HashMap};
 
 use super::edit::ORDER_STEP;
 use super::id::{Arena, NodeId, ScopeId, ValueId};
+use super::mended::Mend;
 use super::model::Model;
 use super::names::Names;
 use super::node::{Attr, Node, NodeNotes, Op};
@@ -52,6 +53,7 @@ impl Builder {
             names: Names::default(),
             source: None,
             source_nodes: 0,
+            mended: Vec::new(),
         };
         Self { model }
     }
@@ -108,6 +110,9 @@ impl Builder {
         let last = model.scopes[scope].last;
         let order = last.map_or(0, |last| model.nodes[last].order) + ORDER_STEP;
         let SourceNode { op, name, inputs, outputs, metadata, notes } = source;
+        if let Some(name) = name.as_ref().filter(|name| !name.is_empty()) {
+            model.names.take_node(name.clone());
+        }
         let id = model.nodes.push(Node {
             op,
             scope,
@@ -265,9 +270,7 @@ fn sort(model: &mut Model, scope: ScopeId) -> Result<(), Cycle> {
     let scope = &mut model.scopes[scope];
     scope.first = order.first().copied();
     scope.last = order.last().copied();
-    tracing::warn!(
-        graph = scope.name().map_or("", |name| name),
-        "nodes were not in topological order; sorted"
-    );
+    let graph = scope.name().map_or_else(String::new, |name| name.to_string());
+    model.mended.push(Mend::Sorted { graph });
     Ok(())
 }

@@ -13,6 +13,7 @@ pub mod id;
 pub mod io;
 pub mod journal;
 pub mod lazy;
+pub mod mended;
 pub mod model;
 pub mod names;
 pub mod node;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::id::{Arena, Id, NodeId, OriginId, ScopeId, ValueId};
 use super::journal::Entry;
+use super::mended::Mend;
 use super::names::Names;
 use super::node::{Node, Op, normal_domain};
 use super::origin::{Fate, Origin, Origins};
@@ -33,6 +34,8 @@ pub struct Model {
     pub(super) source: Option<std::path::PathBuf>,
     /// Number of nodes that came from the file; they are the first ones of the arena.
     pub(super) source_nodes: usize,
+    /// What was mended when it was loaded.
+    pub(super) mended: Vec<Mend>,
 }
 
 impl Model {
@@ -44,6 +47,18 @@ impl Model {
     /// The file that the model was loaded from, if any.
     pub fn source(&self) -> Option<&std::path::Path> {
         self.source.as_deref()
+    }
+
+    /// What the file says otherwise than the standard asks for, and was mended when the model was loaded.
+    pub fn mended(&self) -> &[Mend] {
+        &self.mended
+    }
+
+    /// Notes something else that was mended, and logs it.
+    pub fn note_mended(&mut self, mended: Mend) {
+        let source = self.source.as_deref().unwrap_or_else(|| std::path::Path::new("<bytes>"));
+        tracing::warn!("{}: {mended}", source.display());
+        self.mended.push(mended);
     }
 
     pub(crate) fn set_source(&mut self, path: &std::path::Path) {

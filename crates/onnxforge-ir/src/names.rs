@@ -10,6 +10,10 @@ pub struct Names {
     taken: HashSet<Str>,
     /// Names that several values have, somewhere in the model.
     repeated: HashSet<Str>,
+    /// Names of the nodes of the file.
+    nodes: HashSet<Str>,
+    /// Names that several nodes of the file have, somewhere in the model.
+    repeated_nodes: HashSet<Str>,
     /// The next number to try for a hint.
     next: HashMap<Str, u64>,
 }
@@ -25,6 +29,18 @@ impl Names {
     /// Whether several values have this name, so that it may mean another value in an inner scope.
     pub fn is_repeated(&self, name: &str) -> bool {
         self.repeated.contains(name)
+    }
+
+    /// Notes the name of a node of the file.
+    pub fn take_node(&mut self, name: Str) {
+        if !self.nodes.insert(name.clone()) {
+            self.repeated_nodes.insert(name);
+        }
+    }
+
+    /// Whether several nodes of the file have this name, so that it may clash in another scope.
+    pub fn is_repeated_node(&self, name: &str) -> bool {
+        self.repeated_nodes.contains(name)
     }
 
     /// A name that starts with `hint` and is not taken; it is taken now.

@@ -54,7 +54,7 @@ pub static OPS: &[OpDef] = &[
     float("FusedGemm", Category::NeuralLayer, fused::infer_gemm, fused::eval_gemm),
     float("FusedConv", Category::NeuralLayer, fused::infer_conv, fused::eval_conv),
     float("NhwcConv", Category::NeuralLayer, fused::infer_nhwc_conv, fused::eval_nhwc_conv),
-    float("NhwcFusedConv", Category::NeuralLayer, fused::infer_nhwc_conv, fused::eval_nhwc_conv),
+    float("NhwcFusedConv", Category::NeuralLayer, fused::infer_nhwc_fused_conv, fused::eval_nhwc_fused_conv),
     float("NhwcMaxPool", Category::NeuralLayer, fused::infer_nhwc_max_pool, fused::eval_nhwc_max_pool),
     OpDef::new(
         "SimplifiedLayerNormalization",

@@ -45,7 +45,8 @@ pub fn walk_function(function: &mut FunctionProto, visitor: &mut dyn Visitor) {
     function.value_info.iter_mut().for_each(|info| walk_value(info, visitor));
 }
 
-fn walk_graph(graph: &mut GraphProto, visitor: &mut dyn Visitor) {
+/// Visits all of `graph` in file order.
+pub fn walk_graph(graph: &mut GraphProto, visitor: &mut dyn Visitor) {
     visitor.graph(graph);
     graph.node.iter_mut().for_each(|node| walk_node(node, visitor));
     graph.initializer.iter_mut().for_each(|tensor| visitor.tensor(tensor));

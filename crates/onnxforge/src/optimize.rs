@@ -158,6 +158,9 @@ pub struct Optimized {
 pub struct Report {
     /// Version of this layout.
     pub schema: u32,
+    /// What the file said otherwise than the standard asks for, and was mended when it was loaded.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub mended: Vec<String>,
     /// How much results were allowed to change.
     pub accuracy: AccuracyMode,
     /// What was converted to another operator set, where that was asked for.
@@ -290,6 +293,7 @@ pub fn optimize_with(
     reports.sort_by_key(|report| passes.iter().position(|pass| pass.name == report.name));
     let report = Report {
         schema: 1,
+        mended: model.mended().iter().map(ToString::to_string).collect(),
         accuracy: options.accuracy,
         opset,
         tried,

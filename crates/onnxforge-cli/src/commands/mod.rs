@@ -193,11 +193,14 @@ struct Written {
     files: Vec<WrittenFile>,
     /// What else there is to say.
     notes: Vec<String>,
+    /// What was mended when the model was loaded, of which people read in the log.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    mended: Vec<String>,
 }
 
 impl Written {
     fn new(files: Vec<WrittenFile>) -> Self {
-        Self { schema: 1, files, notes: Vec::new() }
+        Self { schema: 1, files, notes: Vec::new(), mended: Vec::new() }
     }
 
     fn show(&self, output: &Output) -> Result<(), Failure> {

@@ -8,7 +8,7 @@ use crate::output::Output;
 
 /// Load and save a model, with its weights where you want them.
 ///
-/// Nothing else changes.
+/// Nothing else changes, unless the model has to be mended: a warning says what was.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The model.
@@ -25,6 +25,8 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     output.files.require_folders([&args.output])?;
     let model = output.files.load(&args.model)?;
     let files = output.save(&model, &args.output, args.external)?;
-    Written::new(files).show(output)?;
+    let mut written = Written::new(files);
+    written.mended = model.mended().iter().map(ToString::to_string).collect();
+    written.show(output)?;
     Ok(Verdict::Yes)
 }

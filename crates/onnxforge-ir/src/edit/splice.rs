@@ -225,13 +225,22 @@ impl Model {
         Some(self.copy_of(copied.node, splice, &rewrite.rule, scope))
     }
 
+    /// The name of a node, if it can have it in `scope` too: runtimes refuse two nodes of one name in a graph.
+    fn name_in(&self, id: NodeId, scope: ScopeId) -> Option<Str> {
+        let name = self.nodes[id].name.clone()?;
+        let clashes = || self.nodes_in(scope).any(|(_, other)| other.name.as_ref() == Some(&name));
+        let is_free = name.is_empty() || !self.names.is_repeated_node(&name) || !clashes();
+        is_free.then_some(name)
+    }
+
     /// A copy of a node without inputs, outputs and attributes.
     fn copy_of(&mut self, id: NodeId, splice: &Splice, rule: &Str, scope: ScopeId) -> Node {
+        let name = self.name_in(id, scope).filter(|_| splice.only);
         let (node, holder) = (&self.nodes[id], &self.nodes[splice.holder]);
         let parents: Box<[OriginId]> = [node.origin, holder.origin].into();
         let metadata = if node.metadata.is_empty() { &holder.metadata } else { &node.metadata };
         Node {
-            name: node.name.clone().filter(|_| splice.only),
+            name,
             metadata: metadata.clone(),
             notes: node.notes.clone(),
             origin: self.origins.intern(Origin::Derived { rule: rule.clone(), parents }),

@@ -4,8 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::external::{ExternalFiles, LinkPolicy};
+use super::mend::mend;
 pub use super::model_error::{ModelError, ModelErrorKind};
 pub use super::resolve::{filled_kinds, from_message};
+use crate::mended::Mend;
 use crate::model::Model;
 use onnxforge_proto::blob::Blob;
 use onnxforge_proto::mmap::MappedFile;
@@ -63,6 +65,8 @@ pub struct Source {
     pub message: ModelProto,
     /// The files beside it.
     pub files: ExternalFiles,
+    /// What was mended in the message so far.
+    mended: Vec<Mend>,
     /// What errors call it.
     name: PathBuf,
     /// Whether that is a file that the model can be read from again.
@@ -91,15 +95,25 @@ impl Source {
 
     fn decode(blob: &Blob, files: ExternalFiles, name: PathBuf, is_file: bool) -> Result<Self, LoadError> {
         match decode_model(blob) {
-            Ok(message) => Ok(Self { message, files, name, is_file }),
+            Ok(message) => Ok(Self { message, files, mended: Vec::new(), name, is_file }),
             Err(why) => Err(LoadError::NotAModel { path: name, why }),
         }
     }
 
-    /// The model that the message describes.
+    /// Mends what the message says otherwise than the standard asks for, as far as it has a meaning.
+    pub fn mend(&mut self) {
+        self.mended.extend(mend(&mut self.message));
+    }
+
+    /// The model that the message describes, mended where it has to be ([`Model::mended`]). What was mended is logged.
     pub fn into_model(mut self) -> Result<Model, LoadError> {
+        self.mend();
         match from_message(self.message, &mut self.files) {
             Ok(mut model) => {
+                model.mended.splice(0..0, self.mended);
+                for mended in &model.mended {
+                    tracing::warn!("{}: {mended}", self.name.display());
+                }
                 if self.is_file {
                     model.set_source(&self.name);
                 }

@@ -3,6 +3,7 @@
 mod ahead;
 pub mod external;
 pub mod load;
+mod mend;
 pub mod message;
 pub mod model_error;
 mod owner;

@@ -9,6 +9,7 @@ mod dim;
 mod edit;
 mod hostile;
 mod lossless;
+mod mend;
 mod save;
 mod text;
 

@@ -144,7 +144,12 @@ impl<'m> Checker<'m> {
                 let names = self.context.parameter_names.iter().copied();
                 let cure = question(closest(&mut self.budget, name, names));
                 let message = format!("the function has no attribute {}{cure}", Quoted(name));
-                self.error(Rule::AttributeReference, here, message);
+                // It stands for what callers give, whether or not the function lists it.
+                let is_needed = matches!(here.op(), Some("Constant"));
+                if is_needed {
+                    return self.error(Rule::AttributeReference, here, message);
+                }
+                self.warning(Rule::AttributeReference, here, message);
             }
             Some(Some(default)) if kind.is_some_and(|kind| kind != *default) => {
                 let message =
@@ -228,7 +233,7 @@ impl<'m> Checker<'m> {
         if !known.contains(name) && !name.starts_with("__") {
             let cure = question(closest(&mut self.budget, name, names));
             let message = format!("the local function has no attribute {}{cure}", Quoted(name));
-            self.error(Rule::AttributeUnknown, here, message);
+            self.warning(Rule::AttributeUnknown, here, message);
         }
     }
 }

@@ -30,8 +30,17 @@ impl<'m> Checker<'m> {
     /// The imports of a model or function.
     pub(super) fn imports(&mut self, imports: &'m [OperatorSetIdProto], here: &Here<'_>) -> Context<'m> {
         let mut context = Context::default();
+        // Of imports that are spelled alike every tool takes the last one.
+        let spelled = |import: &'m OperatorSetIdProto| import.domain.as_deref().unwrap_or_default();
+        let last: HashMap<&str, usize> =
+            imports.iter().enumerate().map(|(index, import)| (spelled(import), index)).collect();
         for (index, import) in imports.iter().enumerate() {
             let at = here.at(Step::listed("opset import", index, import.domain.as_ref()));
+            if last.get(spelled(import)).is_some_and(|&last| last > index) {
+                let message = "the domain is imported again further down, which holds; remove this import";
+                self.warning(Rule::OpsetImport, &at, message);
+                continue;
+            }
             let domain = normal(import.domain.as_ref());
             let version = self.import_version(domain, import.version, &at);
             if let Some(first) = context.imports.get(domain).copied() {
@@ -53,9 +62,30 @@ impl<'m> Checker<'m> {
     fn import_version(&mut self, domain: &str, version: Option<i64>, here: &Here<'_>) -> Option<i64> {
         let latest = latest_opset(domain);
         match (version, latest) {
-            (None, _) => self.error(Rule::OpsetImport, here, "the import has no version"),
+            // Nobody knows the versions of these; any number will do.
+            (None, None) => {
+                self.warning(Rule::OpsetImport, here, "the import has no version");
+                return Some(0);
+            }
+            (Some(version), None) if version < 0 && i32::try_from(version).is_ok() => {
+                self.warning(
+                    Rule::OpsetImport,
+                    here,
+                    format!("version {version}: versions usually start at 1"),
+                );
+                return Some(version);
+            }
+            // What no node uses need not exist.
+            (None, Some(_)) if !domain.is_empty() => {
+                self.warning(Rule::OpsetImport, here, "the import has no version");
+            }
+            (None, Some(_)) => self.error(Rule::OpsetImport, here, "the import has no version"),
             (Some(version), _) if i32::try_from(version).is_err() => {
                 self.error(Rule::OpsetImport, here, format!("version {version} is out of range"));
+            }
+            (Some(version), Some(_)) if version < 1 && !domain.is_empty() => {
+                let message = format!("version {version} does not exist; the first is 1");
+                self.warning(Rule::OpsetImport, here, message);
             }
             (Some(version), _) if version < 0 || (version == 0 && latest.is_some()) => {
                 self.error(
@@ -95,7 +125,14 @@ impl<'m> Checker<'m> {
             self.context.spelled.get_or_insert_with(|| (here.place(), 0)).1 += 1;
         }
         match self.context.imports.get(domain) {
-            Some(version) => *version,
+            Some(Some(version)) => Some(*version),
+            Some(None) => {
+                if !domain.is_empty() {
+                    let message = "the domain of this node is imported without a version that exists";
+                    self.error(Rule::OpsetImport, here, message);
+                }
+                None
+            }
             None => {
                 self.context.missing.entry(domain).or_insert_with(|| (here.place(), 0)).1 += 1;
                 None
@@ -129,7 +166,7 @@ impl<'m> Checker<'m> {
                  leave it empty",
                 others(count)
             );
-            self.error_at(Rule::DomainImport, place, message);
+            self.error_at(Rule::DomainSpelling, place, message);
         }
     }
 

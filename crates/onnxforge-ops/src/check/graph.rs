@@ -34,7 +34,7 @@ impl<'m> Checker<'m> {
     pub(super) fn graph(&mut self, graph: &'m GraphProto, role: Role, outer: &Here<'_>) {
         let here = outer.at(Step::named("graph", graph.name.as_ref()));
         if graph.name.as_deref().unwrap_or_default().is_empty() {
-            self.error(Rule::MissingName, &here, "the graph has no name");
+            self.error(Rule::GraphName, &here, "the graph has no name");
         }
         self.metadata(&graph.metadata_props, &here);
         self.enter(&graph.node);
@@ -50,7 +50,7 @@ impl<'m> Checker<'m> {
     fn inputs(&mut self, graph: &'m GraphProto, role: Role, here: &Here<'_>) {
         for (index, input) in graph.input.iter().enumerate() {
             let at = here.at(Step::listed("input", index, input.name.as_ref()));
-            self.interface(input, role, &at);
+            self.interface(input, role, Rule::TypeForm, &at);
             let Some(name) = input.name.as_deref().filter(|name| !name.is_empty()) else {
                 continue;
             };
@@ -62,13 +62,13 @@ impl<'m> Checker<'m> {
         }
     }
 
-    /// The name and type of an input or output.
-    fn interface(&mut self, value: &'m ValueInfoProto, role: Role, here: &Here<'_>) {
+    /// The name and type of an input or output; `missing` is the rule that asks for a type.
+    fn interface(&mut self, value: &'m ValueInfoProto, role: Role, missing: Rule, here: &Here<'_>) {
         if value.name.as_deref().unwrap_or_default().is_empty() {
             self.error(Rule::MissingName, here, "the value has no name");
         }
         match value.r#type.as_deref() {
-            ty if role.is_interface() => self.interface_type(ty, here),
+            ty if role.is_interface() => self.interface_type(ty, missing, here),
             Some(ty) => self.note_type(ty, here),
             None => {}
         }
@@ -154,7 +154,7 @@ impl<'m> Checker<'m> {
         let mut seen = HashSet::new();
         for (index, output) in graph.output.iter().enumerate() {
             let at = here.at(Step::listed("output", index, output.name.as_ref()));
-            self.interface(output, role, &at);
+            self.interface(output, role, Rule::MissingType, &at);
             let Some(name) = output.name.as_deref().filter(|name| !name.is_empty()) else {
                 continue;
             };

@@ -10,6 +10,7 @@
 
 mod attribute;
 mod body;
+mod conflict;
 mod context;
 mod extras;
 mod function;
@@ -24,6 +25,7 @@ mod types;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
+pub use conflict::conflicts;
 pub use problem::{Place, Problem, Rule, Severity};
 pub use suggest::nearest;
 

@@ -37,13 +37,15 @@ rules! {
     IrVersion "ir-version" "A model says which version of the format it is written in, and that version exists.";
     IrFeature "ir-feature" "What a model uses is part of the version of the format that it declares.";
     OpsetImport "opset-import" "Models and functions import each operator set once, with a version that exists.";
-    DomainImport "domain-import" "The domain of every node is imported, and spelled as the import promises.";
+    DomainImport "domain-import" "The domain of every node is imported.";
+    DomainSpelling "domain-spelling" "Nodes leave the standard domain empty.";
     DuplicateMetadata "duplicate-metadata" "The keys of metadata are distinct.";
     FunctionIdentity "function-identity" "Domain, name and overload of a local function are given and identify it alone.";
     FunctionParameter "function-parameter" "Inputs, outputs and attributes of a function are named once, and its outputs are computed.";
     FunctionRecursion "function-recursion" "Local functions do not call themselves, not even through others.";
     FunctionOpset "function-opset" "An operator in a function means the same under the model's imports.";
-    MissingName "missing-name" "Graphs, inputs, outputs, initializers and attributes have names.";
+    GraphName "graph-name" "Graphs have names.";
+    MissingName "missing-name" "Inputs, outputs, initializers and attributes have names.";
     Ssa "ssa" "Every value is defined once.";
     Shadowing "shadowing" "A body does not reuse a name that it can see outside.";
     DanglingName "dangling-name" "Every value that is read is defined.";
@@ -72,8 +74,10 @@ rules! {
     BodyArity "body-arity" "Bodies have the inputs and outputs that their operator hands over and takes back.";
     Utf8 "utf8" "Texts are valid UTF-8.";
     TypeForm "type-form" "Declared types are complete and use element types that exist.";
+    MissingType "missing-type" "Outputs of the main graph declare their type.";
     MissingShape "missing-shape" "Inputs and outputs of the main graph declare a shape, or at least a rank.";
     TypeMismatch "type-mismatch" "Declared types are ones that the operator accepts, together.";
+    Call "call" "What is known of the inputs of a node is something that its operator can compute with.";
     TypeConflict "type-conflict" "All declarations of a value agree.";
     Dimension "dimension" "Declared dimensions are not negative.";
     Tensor "tensor" "Type, dimensions and stored elements of a tensor agree.";
@@ -184,6 +188,13 @@ impl Step {
         Self { index: named.name.is_none().then_some(index), ..named }
     }
 
+    /// A node of a model that is held.
+    pub(super) fn held(index: usize, node: &onnxforge_ir::Node) -> Self {
+        let domain = Some(node.op().domain.clone()).filter(|domain| !domain.is_empty());
+        let named = Self::named("node", node.name());
+        Self { index: Some(index), op: Some((domain, node.op().name.clone())), ..named }
+    }
+
     /// A node.
     pub(super) fn node(index: usize, node: &onnxforge_proto::schema::NodeProto) -> Self {
         let domain = node.domain.as_ref().filter(|domain| !domain.is_empty()).cloned();
@@ -225,6 +236,11 @@ impl<'a> Here<'a> {
     /// One step further.
     pub(super) fn at(&'a self, step: Step) -> Self {
         Self { outer: Some(self), step, place: OnceCell::new() }
+    }
+
+    /// The operator of the node that this is in, if it is an attribute of one.
+    pub(super) fn op(&self) -> Option<&str> {
+        self.outer?.step.op.as_ref().map(|(_, op)| &**op)
     }
 
     pub(super) fn place(&self) -> Place {

@@ -21,6 +21,14 @@ pub(super) enum Def {
 pub(super) struct Value<'m> {
     def: Def,
     declared: Option<Declared<'m>>,
+    /// The type that follows from the node that computes it, where none is declared.
+    derived: Option<Kind>,
+}
+
+impl Value<'_> {
+    fn kind(&self) -> Option<Kind> {
+        self.declared.as_ref().map(|declared| declared.kind).or(self.derived)
+    }
 }
 
 /// A value that is read before the node that defines it.
@@ -115,7 +123,7 @@ impl<'m> Checker<'m> {
             }
             return;
         }
-        self.scope.values.insert(name, Value { def, declared: None });
+        self.scope.values.insert(name, Value { def, declared: None, derived: None });
         self.scope.names.push(name);
     }
 
@@ -141,12 +149,14 @@ impl<'m> Checker<'m> {
         for (index, node) in self.scope.nodes.iter().enumerate() {
             self.scope.now = index;
             let at = here.at(Step::node(index, node));
-            if let Some(name) = node.name.as_deref().filter(|name| !name.is_empty())
+            // Runtimes do not keep constants as nodes, and refuse other nodes that share a name.
+            let is_kept = node.op_type.as_deref() != Some("Constant");
+            if let Some(name) = node.name.as_deref().filter(|name| is_kept && !name.is_empty())
                 && let Some(first) = names.insert(name, index)
             {
                 names.insert(name, first);
-                let message = format!("node {first} has the name {} too", Quoted(name));
-                self.warning(Rule::DuplicateNodeName, &at, message);
+                let message = format!("node {first} has the name {} too; rename one of them", Quoted(name));
+                self.error(Rule::DuplicateNodeName, &at, message);
             }
             self.node(node, &at);
         }
@@ -154,8 +164,8 @@ impl<'m> Checker<'m> {
         self.order(here);
     }
 
-    /// Resolves the name that is read as this input here. Gives its declared type; `None` when none is declared, or when
-    /// nothing has that name.
+    /// Resolves the name that is read as this input here. Gives its type, declared or derived; `None` when neither is known,
+    /// or when nothing has that name.
     pub(super) fn read(&mut self, name: &'m str, input: usize, here: &Here<'_>) -> Option<Kind> {
         let mut early = None;
         let scopes = self.outer.iter_mut().chain([&mut self.scope]);
@@ -173,13 +183,13 @@ impl<'m> Checker<'m> {
                 }
                 _ => {}
             }
-            return value.declared.as_ref().map(|declared| declared.kind);
+            return value.kind();
         }
         match early {
             Some((scope, definer)) => {
                 scope.edges.push((scope.now, definer));
                 scope.early.push(Early { name, reader: scope.now, definer, place: here.place() });
-                scope.get(name).and_then(|value| value.declared.as_ref()).map(|declared| declared.kind)
+                scope.get(name).and_then(Value::kind)
             }
             None => {
                 self.dangling(Rule::DanglingName, name, &format!("input {input}"), here);
@@ -209,6 +219,13 @@ impl<'m> Checker<'m> {
     /// The declared type of a value of the current scope.
     pub(super) fn declared_kind(&self, name: &str) -> Option<Kind> {
         self.scope.get(name)?.declared.as_ref().map(|declared| declared.kind)
+    }
+
+    /// Notes the type of a value of the current scope that follows from the node that computes it.
+    pub(super) fn derive(&mut self, name: &str, kind: Kind) {
+        if let Some(value) = self.scope.values.get_mut(name) {
+            value.derived = Some(kind);
+        }
     }
 
     /// Whether this scope itself defines the name.

@@ -162,11 +162,18 @@ impl<'m> Declared<'m> {
 }
 
 impl<'m> Checker<'m> {
-    /// The type of an input or output of the main graph, which must be complete.
-    pub(super) fn interface_type(&mut self, ty: Option<&TypeProto>, here: &Here<'_>) {
+    /// The type of an input or output of the main graph, which must be complete; `missing` is the rule that asks for it.
+    pub(super) fn interface_type(&mut self, ty: Option<&TypeProto>, missing: Rule, here: &Here<'_>) {
         let Some(ty) = ty else {
-            return self.error(Rule::TypeForm, here, "the type is missing; the main graph declares one");
+            return self.error(missing, here, "the type is missing; the main graph declares one");
         };
+        if let Some(tensor) = ty.tensor_type.as_deref()
+            && tensor.elem_type.unwrap_or(0) == 0
+        {
+            self.error(missing, here, "the element type is missing");
+            // What else there is may be open.
+            return self.type_form(ty, false, 0, here);
+        }
         if let Some(tensor) = ty.tensor_type.as_deref().or(ty.sparse_tensor_type.as_deref())
             && tensor.shape.is_none()
         {
@@ -289,7 +296,21 @@ impl<'m> Checker<'m> {
             }
         }
         for (index, name) in node.output.iter().enumerate() {
-            if let Some((param, kind)) = signature.output(index).zip(self.declared_kind(name)) {
+            let Some(param) = signature.output(index).filter(|_| !name.is_empty()) else { continue };
+            let follows = given_by_attribute(node, signature)
+                .or_else(|| bound.get(param.ty).filter(|_| shares(param)).map(|bound| bound.0))
+                .or_else(|| param.types.only_tensor().map(Kind::tensor));
+            if let Some(kind) = follows {
+                self.derive(name, kind);
+            }
+            if let Some(kind) = self.declared_kind(name) {
+                if let Some(given) = given_by_attribute(node, signature).filter(|&given| given != kind) {
+                    let message = format!(
+                        "output {index} ({}) is declared as {kind}; the attributes of {} make it {given}",
+                        param.name, signature.name
+                    );
+                    self.error(Rule::TypeMismatch, here, message);
+                }
                 self.argument(
                     signature,
                     param,
@@ -315,8 +336,7 @@ impl<'m> Checker<'m> {
             let message = format!("{} is {kind}; {} takes {}", what(), signature.name, param.types);
             return self.error(Rule::TypeMismatch, here, message);
         }
-        let shared = !matches!(param.presence, Presence::Variadic { homogeneous: false, .. });
-        if !shared || !signature.constraints.iter().any(|variable| variable.0 == param.ty) {
+        if !shares(param) || !signature.constraints.iter().any(|variable| variable.0 == param.ty) {
             return;
         }
         match bound.get(param.ty) {
@@ -334,6 +354,42 @@ impl<'m> Checker<'m> {
             }
         }
     }
+}
+
+/// Whether all values of a parameter have one type.
+fn shares(param: &Param) -> bool {
+    !matches!(param.presence, Presence::Variadic { homogeneous: false, .. })
+}
+
+/// The type of the only output of a node whose attributes say it.
+fn given_by_attribute(node: &NodeProto, signature: &Signature) -> Option<Kind> {
+    if !signature.domain.is_empty() {
+        return None;
+    }
+    let attribute = |name: &str| node.attribute.iter().find(|attr| attr.name.as_deref() == Some(name));
+    let code = |name: &str| {
+        let code = attribute(name).filter(|attr| attr.ref_attr_name.is_none())?.i?;
+        DType::from_code(i32::try_from(code).ok()?)
+    };
+    let dtype = match signature.name {
+        "Cast" => code("to"),
+        "ConstantOfShape" => match attribute("value") {
+            Some(value) => value.t.as_deref()?.data_type.and_then(DType::from_code),
+            None => Some(DType::F32),
+        },
+        "Constant" => match node.attribute.as_slice() {
+            [one] if one.ref_attr_name.is_none() => match one.name.as_deref()? {
+                "value" => one.t.as_deref()?.data_type.and_then(DType::from_code),
+                "value_float" | "value_floats" => Some(DType::F32),
+                "value_int" | "value_ints" => Some(DType::I64),
+                "value_string" | "value_strings" => Some(DType::String),
+                _ => None,
+            },
+            _ => None,
+        },
+        _ => None,
+    };
+    dtype.map(Kind::tensor)
 }
 
 fn is_key(dtype: DType) -> bool {

@@ -13,7 +13,6 @@ use crate::kernel::number::Number;
 use crate::kernel::product::matmul;
 use crate::kernel::strided::transpose;
 use crate::{Array, Value};
-use onnxforge_ir::dim::Dim;
 
 /// The order of the axes of a factor: with `batch` its first axis moves behind the others but the last, with `swap` the
 /// last two then change places. A vector stays as it is.
@@ -117,19 +116,32 @@ fn finished(cx: &Eval<'_>, y: Array, residual: Option<&Array>) -> Result<Array, 
     Activation::listed(&cx.call)?.apply(y)
 }
 
-/// Facts about a standard operator on input 0 with its channels moved to where the standard has them, and moved back.
+/// Facts about a standard operator on input 0 with its channels moved to where the standard has them, and moved back;
+/// those of the `others` are moved too if they are `all` channels last.
 pub(super) fn infer_nhwc(
     cx: &mut Infer<'_>,
     name: &str,
     opset: i64,
     others: &[usize],
+    all: bool,
 ) -> Result<(), OpError> {
     cx.copy_dtype(0, 0);
-    let Some([batch, spatial @ .., channels]) = cx.shape(0) else { return Ok(()) };
-    let shape: Vec<Dim> = [batch, channels].into_iter().chain(spatial).cloned().collect();
-    let x = TensorFact { dtype: cx.dtype(0), shape: Some(shape), value: None };
-    let mut facts = vec![Some(x.into())];
-    facts.extend(others.iter().map(|&index| cx.has(index).then(|| cx.fact(index).clone())));
+    let moved = |index: usize| {
+        let shape = match cx.shape(index) {
+            Some([batch, spatial @ .., channels]) => {
+                Some([batch, channels].into_iter().chain(spatial).cloned().collect())
+            }
+            Some(_) => return None,
+            None => None,
+        };
+        Some(Fact::from(TensorFact { dtype: cx.dtype(index), shape, value: None }))
+    };
+    let Some(x) = moved(0).filter(|_| cx.shape(0).is_some()) else { return Ok(()) };
+    let mut facts = vec![Some(x)];
+    for &index in others {
+        let fact = if all { moved(index) } else { Some(cx.fact(index).clone()) };
+        facts.push(fact.filter(|_| cx.has(index)));
+    }
     let outputs = cx.standard(name, opset, &facts)?;
     if let Some([batch, channels, spatial @ ..]) =
         first_tensor(&outputs).and_then(|fact| fact.shape.as_deref())
@@ -140,11 +152,24 @@ pub(super) fn infer_nhwc(
     Ok(())
 }
 
+/// Channels last everywhere, the weights included: they are (M, kernel…, C/group).
 pub(super) fn infer_nhwc_conv(cx: &mut Infer<'_>) -> Result<(), OpError> {
-    infer_nhwc(cx, "Conv", 11, &[1])
+    infer_nhwc(cx, "Conv", 11, &[1], true)
 }
 
 pub(super) fn eval_nhwc_conv(cx: &mut Eval<'_>) -> Result<Vec<Value>, OpError> {
+    let x = channels_first(cx, cx.array(0)?)?;
+    let w = channels_first(cx, cx.array(1)?)?;
+    let inputs = vec![Some(x.into()), Some(w.into()), cx.value(2).cloned()];
+    one(channels_last(cx, &single(cx.standard("Conv", 11, inputs)?)?)?)
+}
+
+/// Channels last in images alone: the weights are (M, C/group, kernel…).
+pub(super) fn infer_nhwc_fused_conv(cx: &mut Infer<'_>) -> Result<(), OpError> {
+    infer_nhwc(cx, "Conv", 11, &[1], false)
+}
+
+pub(super) fn eval_nhwc_fused_conv(cx: &mut Eval<'_>) -> Result<Vec<Value>, OpError> {
     let x = channels_first(cx, cx.array(0)?)?;
     let inputs = vec![Some(x.into()), cx.value(1).cloned(), cx.value(2).cloned()];
     let y = channels_last(cx, &single(cx.standard("Conv", 11, inputs)?)?)?;
@@ -152,7 +177,7 @@ pub(super) fn eval_nhwc_conv(cx: &mut Eval<'_>) -> Result<Vec<Value>, OpError> {
 }
 
 pub(super) fn infer_nhwc_max_pool(cx: &mut Infer<'_>) -> Result<(), OpError> {
-    infer_nhwc(cx, "MaxPool", 12, &[])
+    infer_nhwc(cx, "MaxPool", 12, &[], false)
 }
 
 pub(super) fn eval_nhwc_max_pool(cx: &mut Eval<'_>) -> Result<Vec<Value>, OpError> {

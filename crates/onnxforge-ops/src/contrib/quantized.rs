@@ -153,7 +153,7 @@ pub(super) fn infer_global_average_pool(cx: &mut Infer<'_>) -> Result<(), OpErro
 
 fn infer_pool(cx: &mut Infer<'_>, name: &str, opset: i64) -> Result<(), OpError> {
     if cx.call.flag("channels_last")? {
-        return infer_nhwc(cx, name, opset, &[]);
+        return infer_nhwc(cx, name, opset, &[], false);
     }
     infer_unary(cx, name, opset)
 }

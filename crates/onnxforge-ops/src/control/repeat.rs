@@ -3,7 +3,7 @@
 use super::carried::{Settled, Turns};
 use super::{Rows, split_outputs, take_values};
 use crate::array::Array;
-use crate::error::{OpError, unsupported};
+use crate::error::{OpError, invalid, unsupported};
 use crate::eval_call::Eval;
 use crate::fact::{Fact, Known, TensorFact};
 use crate::infer_call::Infer;
@@ -62,6 +62,14 @@ pub fn infer_loop(cx: &mut Infer<'_>) -> Result<(), OpError> {
         TensorFact::constant(Array::scalar(true)).into(),
     ];
     let Settled { carried, outputs } = turns.settle(cx, body, &before, initial, &[], 1)?;
+    for (index, output) in outputs.iter().skip(1).take(count).enumerate() {
+        let dtype = |fact: &Fact| fact.tensor().and_then(|fact| fact.dtype);
+        if let (Some(before), Some(after)) = (dtype(cx.fact(BEFORE + index)), dtype(output))
+            && before != after
+        {
+            return invalid(format!("carried value {index} is {before} and becomes {after}"));
+        }
+    }
     let number = turn_count(cx, outputs.first());
     let number = cx.or_fresh(number);
     for (index, fact) in carried.iter().enumerate() {

@@ -91,7 +91,7 @@ fn is_inside_graph(model: &Model, id: ValueId) -> bool {
 }
 
 /// Whether a declaration and a fact cannot both hold.
-pub(super) fn contradicts(declared: &Type, fact: &Fact) -> bool {
+pub(crate) fn contradicts(declared: &Type, fact: &Fact) -> bool {
     match (declared, fact) {
         (Type::Tensor(dtype, shape), Fact::Tensor(fact)) => {
             let types = matches!((dtype, fact.dtype), (Some(a), Some(b)) if *a != b);
@@ -101,8 +101,21 @@ pub(super) fn contradicts(declared: &Type, fact: &Fact) -> bool {
         }
         (Type::Sequence(element), Fact::Sequence { element: fact, .. })
         | (Type::Optional(element), Fact::Optional { element: fact, .. }) => contradicts(element, fact),
-        (Type::Unknown | Type::Sparse(..) | Type::Opaque { .. }, _) | (_, Fact::Unknown) => false,
+        (Type::Unknown | Type::Sparse(..), _) | (_, Fact::Unknown) => false,
         (Type::Map(..), Fact::Map) => false,
         _ => true,
     }
+}
+
+/// Whether a value has the kind and the element type that are declared; shapes may be others.
+pub(crate) fn same_elements(declared: &Type, fact: &Fact) -> bool {
+    fn bare(declared: &Type) -> Type {
+        match declared {
+            Type::Tensor(dtype, _) => Type::Tensor(*dtype, None),
+            Type::Sequence(element) => Type::Sequence(Box::new(bare(element))),
+            Type::Optional(element) => Type::Optional(Box::new(bare(element))),
+            other => other.clone(),
+        }
+    }
+    !contradicts(&bare(declared), fact)
 }

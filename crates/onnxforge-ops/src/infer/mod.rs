@@ -4,7 +4,7 @@
 //! Facts are proofs: see [`crate::fact`]. A declared shape that contradicts them is reported as a [`Conflict`] and
 //! otherwise not believed, except for values about which nothing follows (results of custom operators).
 
-mod declare;
+pub(crate) mod declare;
 pub(crate) mod growth;
 mod walk;
 

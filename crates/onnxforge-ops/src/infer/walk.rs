@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashSet};
 use std::rc::Rc;
 
-use super::declare::contradicts;
+use super::declare::{contradicts, same_elements};
 use super::growth::{Growth, growing};
 use super::{
     Conflict, ConflictKind, Given, Inference, Options, constant_fact, declared_fact, learn, shaped_fact,
@@ -21,7 +21,7 @@ use crate::signature::Presence;
 use crate::{Fact, OpError, TensorFact, Value};
 use onnxforge_ir::dim::{Dim, Symbol, Symbols};
 use onnxforge_ir::id::Id;
-use onnxforge_ir::value::{Def, Use};
+use onnxforge_ir::value::{Constant, Def, Use};
 use onnxforge_ir::{Model, NodeId, ScopeId, Type, ValueId};
 use onnxforge_proto::clock::Instant;
 
@@ -182,11 +182,16 @@ impl Walker<'_> {
     }
 
     fn constant(&self, id: ValueId) -> Fact {
-        let tensor = match self.model.value(id).def() {
-            Def::Constant { constant, .. } | Def::Input { default: Some(constant), .. } => constant.dense(),
-            _ => None,
-        };
-        tensor.map_or_else(|| TensorFact::default().into(), constant_fact)
+        match self.model.value(id).def() {
+            Def::Constant { constant, .. } | Def::Input { default: Some(constant), .. } => match constant {
+                Constant::Dense(tensor) => constant_fact(tensor),
+                Constant::Sparse(sparse) => {
+                    let shape = sparse.dims.iter().map(|&size| Dim::from(size)).collect();
+                    TensorFact::new(sparse.values.dtype(), shape).into()
+                }
+            },
+            _ => TensorFact::default().into(),
+        }
     }
 
     fn nodes(&mut self, scope: ScopeId, symbols: &mut Symbols) {
@@ -397,6 +402,15 @@ impl InferScope for Walker<'_> {
             ));
         }
         for (port, fact) in ports.inputs().iter().zip(inputs) {
+            let declared = port.declared();
+            if let (Some(holder), false) = (ports.holder(), same_elements(&declared, &fact)) {
+                let inferred = fact.tensor().map_or_else(
+                    || "another kind of value".to_owned(),
+                    |fact| fact.display(symbols).to_string(),
+                );
+                let (value, name) = (port.value, self.model.value(port.value).name().clone());
+                self.conflict(holder, ConflictKind::Declared { value, name, declared, inferred });
+            }
             self.facts[port.value.index()] = fact;
         }
         // A body may be passed by: what it asks for need not hold.

@@ -69,9 +69,34 @@ fn broken_models_are_reported_with_their_place() {
 fn every_rule_is_broken_by_some_test() {
     let cases = cases::all();
     for &rule in Rule::ALL {
-        // Nesting has a test of its own.
-        assert!(rule == Rule::Nesting || cases.iter().any(|case| case.rule == rule), "{rule}");
+        // Nesting and calls have tests of their own.
+        assert!(
+            matches!(rule, Rule::Nesting | Rule::Call) || cases.iter().any(|case| case.rule == rule),
+            "{rule}"
+        );
     }
+}
+
+/// What inference finds wrong, as problems; the model breaks no other rule.
+fn found(nodes: &[&str]) -> Vec<String> {
+    let mut message = sound();
+    let graph = main_graph(&mut message);
+    graph.node.extend(nodes.iter().map(|text| node(text)));
+    assert_eq!(list(&problems(&message)), "");
+    let mut files = ExternalFiles::new(Some(data("")), LinkPolicy::default());
+    let model = onnxforge_ir::io::load::from_message(message, &mut files).unwrap();
+    onnxforge_ops::check::conflicts(&model).iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn calls_that_cannot_work_are_found() {
+    assert_eq!(found(&[]), [""; 0]);
+    assert_eq!(found(&["s = Shape(x)", "z = Reshape(x, s)"]), [""; 0]);
+    let problems = found(&["z = Gemm(x, x)"]);
+    assert!(
+        matches!(&problems[..], [one] if one.starts_with("error[call] graph \"main\" / node 3 (Gemm): ")),
+        "{problems:?}"
+    );
 }
 
 #[test]

@@ -92,6 +92,9 @@ fn element(descr: &str) -> io::Result<Element> {
     let (kind, size) = rest.split_at_checked(1).ok_or_else(refuse)?;
     let size: usize = size.parse().map_err(|_| refuse())?;
     let dtype = match (kind, size) {
+        // As numpy stores arrays of the package ml_dtypes: the only type of two bytes without a letter, and one of one byte.
+        ("V", 2) => DType::BF16,
+        ("f", 1) => DType::F8E5M2,
         ("f", 2) => DType::F16,
         ("f", 4) => DType::F32,
         ("f", 8) => DType::F64,
@@ -107,6 +110,11 @@ fn element(descr: &str) -> io::Result<Element> {
         ("c", 8) => DType::C64,
         ("c", 16) => DType::C128,
         ("U" | "S", _) => DType::String,
+        ("V", 1) => {
+            let several =
+                format!("elements of type {descr:?} are one of several small types; store them as float32");
+            return Err(broken(several));
+        }
         _ => return Err(refuse()),
     };
     let width = if kind == "U" { size.checked_mul(4).ok_or_else(refuse)? } else { size };

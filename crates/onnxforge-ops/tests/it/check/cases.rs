@@ -55,6 +55,11 @@ fn model_cases() -> Vec<Case> {
         warning(OpsetImport, "opset import \"ai.onnx\"", "imported twice", |m| {
             m.opset_import.push(import("ai.onnx", 18));
         }),
+        warning(OpsetImport, "opset import 0", "imported again", |m| {
+            let standard = m.opset_import[0].clone();
+            m.opset_import[0].version = Some(0);
+            m.opset_import.push(standard);
+        }),
         warning(OpsetImport, "opset import \"ai.onnx.ml\"", "newer than", |m| {
             m.opset_import.push(import("ai.onnx.ml", 1000));
         }),
@@ -64,7 +69,7 @@ fn model_cases() -> Vec<Case> {
         error(DomainImport, "function \"local.Leak\" / node 0 (LeakyRelu)", "function's opset", |m| {
             m.functions[0].opset_import.clear();
         }),
-        error(DomainImport, "graph \"main\" / node 0 \"first\" (ai.onnx.Add)", "leave it empty", |m| {
+        error(DomainSpelling, "graph \"main\" / node 0 \"first\" (ai.onnx.Add)", "leave it empty", |m| {
             main_graph(m).node[0].domain = Some("ai.onnx".into());
         }),
         error(DuplicateMetadata, "model", "the key \"k\"", |m| {
@@ -145,7 +150,7 @@ fn function_cases() -> Vec<Case> {
                 plus(m, with(node("z = LeakyRelu(x)"), [alpha]));
             },
         ),
-        error(
+        warning(
             AttributeReference,
             "function \"local.Leak\" / node 0 (LeakyRelu) / attribute \"alpha\"",
             "no attribute \"slop\"; did you mean \"slope\"?",
@@ -157,7 +162,7 @@ fn function_cases() -> Vec<Case> {
         error(Arity, "graph \"main\" / node 2 (local.Leak)", "2 inputs; the local function has 1", |m| {
             main_graph(m).node[2].input.push("x".into());
         }),
-        error(
+        warning(
             AttributeUnknown,
             "graph \"main\" / node 2 (local.Leak) / attribute \"slop\"",
             "\"slope\"?",
@@ -171,7 +176,7 @@ fn function_cases() -> Vec<Case> {
 fn graph_cases() -> Vec<Case> {
     use Rule::*;
     vec![
-        error(MissingName, "graph", "no name", |m| main_graph(m).name = None),
+        error(GraphName, "graph", "no name", |m| main_graph(m).name = None),
         error(MissingName, "graph \"main\" / initializer 1", "no name", |m| {
             main_graph(m).initializer.push(tensor("", &[1]));
         }),
@@ -300,7 +305,7 @@ fn node_cases() -> Vec<Case> {
         error(DeprecatedOperator, "graph \"main\" / node 3 (Upsample)", "withdrawn in version 10", |m| {
             plus(m, node("z = Upsample(x, w)"));
         }),
-        warning(DuplicateNodeName, "graph \"main\" / node 3 \"first\" (Relu)", "node 0 has the name", |m| {
+        error(DuplicateNodeName, "graph \"main\" / node 3 \"first\" (Relu)", "node 0 has the name", |m| {
             plus(m, NodeProto { name: Some("first".into()), ..node("z = Relu(x)") });
         }),
         error(Arity, "graph \"main\" / node 3 (Relu)", "2 inputs; Relu takes 1", |m| {
@@ -392,6 +397,17 @@ fn value_cases() -> Vec<Case> {
         error(MissingShape, "graph \"main\" / input \"x\"", "shape is missing", |m| {
             let ty = main_graph(m).input[0].r#type.as_mut().unwrap();
             ty.tensor_type.as_mut().unwrap().shape = None;
+        }),
+        error(MissingType, "graph \"main\" / output \"y\"", "type is missing", |m| {
+            main_graph(m).output[0].r#type = None;
+        }),
+        error(MissingType, "graph \"main\" / output \"y\"", "element type is missing", |m| {
+            let ty = main_graph(m).output[0].r#type.as_mut().unwrap();
+            ty.tensor_type.as_mut().unwrap().elem_type = None;
+        }),
+        error(TypeMismatch, "graph \"main\" / node 4 (Mul)", "is float and input 0 (A) is int64", |m| {
+            plus(m, node("whole = Shape(x)"));
+            plus(m, node("z = Mul(whole, x)"));
         }),
         error(TypeForm, "graph \"main\" / value_info \"sum\"", "element type 99", |m| {
             main_graph(m).value_info[0] = value("sum", 99, &[2]);

@@ -17,7 +17,7 @@ use crate::{At, Budget, Change, Cx, Reason, Skip};
 use onnxforge_ir::dim::{Dim, Symbols};
 use onnxforge_ir::dtype::Kind;
 use onnxforge_ir::scope::ScopeKind;
-use onnxforge_ir::tensor::Tensor;
+use onnxforge_ir::tensor::{Data, Tensor};
 use onnxforge_ir::{Accuracy, DType, NodeId, Trust, ValueId};
 use onnxforge_ops::apply::{self, NoBodies};
 use onnxforge_ops::call::Call;
@@ -119,10 +119,33 @@ fn is_stored_as_node(cx: &Cx<'_>, id: NodeId) -> bool {
     cx.node(id).op().is("Constant") && matches!(scope.kind(), ScopeKind::Function(_))
 }
 
+/// A large ConstantOfShape: one element that stands for all of them, so that its size costs nothing before it is judged.
+fn filled(call: Call<'_>, shape: &Tensor) -> Option<Tensor> {
+    let sizes = Array::from_tensor(shape).ok()?.to_i64s().ok()?;
+    let shape: Vec<usize> =
+        sizes.into_iter().map(|size| usize::try_from(size).ok()).collect::<Option<_>>()?;
+    let (dtype, element) = match call.opt_tensor("value").ok()? {
+        Some(value)
+            if value.len() == 1 && value.dtype() != DType::String && value.dtype().bits() % 8 == 0 =>
+        {
+            let mut element = Vec::new();
+            value.payload().ok()?.write_to(&mut element).ok()?;
+            (value.dtype(), element)
+        }
+        Some(_) => return None,
+        None => (DType::F32, vec![0; 4]),
+    };
+    let tensor = Tensor::new(dtype, shape, Data::Splat(element.into())).ok()?;
+    Some(tensor).filter(|tensor| tensor.byte_len() >= LAZY)
+}
+
 /// The result of a pure change of layout, without touching the elements.
 fn lazily(call: Call<'_>, inputs: &[Option<Tensor>]) -> Option<Tensor> {
     if call.def.name == "Constant" {
         return call.opt_tensor("value").ok()?;
+    }
+    if call.def.name == "ConstantOfShape" {
+        return filled(call, inputs.first()?.as_ref()?);
     }
     let data = inputs.first()?.as_ref()?;
     if call.def.name == "Transpose" && data.byte_len() >= LAZY {
