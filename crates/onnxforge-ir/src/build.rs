@@ -270,7 +270,7 @@ fn sort(model: &mut Model, scope: ScopeId) -> Result<(), Cycle> {
     let scope = &mut model.scopes[scope];
     scope.first = order.first().copied();
     scope.last = order.last().copied();
-    let graph = scope.name().map_or_else(String::new, std::string::ToString::to_string);
+    let graph = scope.name().map_or_else(String::new, ToString::to_string);
     model.mended.push(Mend::Sorted { graph });
     Ok(())
 }

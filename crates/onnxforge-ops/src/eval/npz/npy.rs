@@ -254,6 +254,15 @@ mod tests {
     }
 
     #[test]
+    fn arrays_of_ml_dtypes_are_read_where_the_type_is_certain() {
+        let one = npy("'<V2'", "'fortran_order': False, 'shape': (1,), ", &[0x80, 0x3f]).unwrap();
+        assert_eq!((one.dtype(), one.to_f64s().unwrap()), (DType::BF16, vec![1.0]));
+        let one = npy("'<f1'", "'fortran_order': False, 'shape': (1,), ", &[0x3c]).unwrap();
+        assert_eq!((one.dtype(), one.to_f64s().unwrap()), (DType::F8E5M2, vec![1.0]));
+        assert!(npy("'<V1'", "'fortran_order': False, 'shape': (1,), ", &[0]).is_err());
+    }
+
+    #[test]
     fn hostile_headers_are_refused() {
         for (descr, rest, data) in [
             ("'|O'", "'fortran_order': False, 'shape': (1,), ", &[0u8; 8][..]),
