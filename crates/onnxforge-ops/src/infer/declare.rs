@@ -107,7 +107,8 @@ pub(crate) fn contradicts(declared: &Type, fact: &Fact) -> bool {
     }
 }
 
-/// Whether a value has the kind and the element type that are declared; shapes may be others.
+/// Whether a value has the kind and the element type that are declared; shapes may be others. Where an optional value is declared, what it holds
+/// does as well: Loops carry both.
 pub(crate) fn same_elements(declared: &Type, fact: &Fact) -> bool {
     fn bare(declared: &Type) -> Type {
         match declared {
@@ -117,5 +118,8 @@ pub(crate) fn same_elements(declared: &Type, fact: &Fact) -> bool {
             other => other.clone(),
         }
     }
-    !contradicts(&bare(declared), fact)
+    match declared {
+        Type::Optional(element) if !matches!(fact, Fact::Optional { .. }) => same_elements(element, fact),
+        _ => !contradicts(&bare(declared), fact),
+    }
 }
