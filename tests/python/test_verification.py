@@ -25,16 +25,17 @@ def parsed(forge, tmp_path, text, opset=21):
     return model
 
 
-@pytest.mark.parametrize("env", [WITH, WITHOUT], ids=["ort", "native"])
+@pytest.mark.parametrize("engine, env", [("auto", WITH), ("auto", WITHOUT), ("ort", WITH)], ids=["found", "missing", "asked"])
 @pytest.mark.parametrize("model", EXAMPLES, ids=lambda path: path.stem)
-def test_every_edit_and_the_whole_are_checked(forge, model, env, tmp_path):
-    found = report(forge, model, "-o", tmp_path / "out.onnx", "--opset", 23, env=env)
+def test_every_edit_and_the_whole_are_checked(forge, model, engine, env, tmp_path):
+    found = report(forge, model, "-o", tmp_path / "out.onnx", "--opset", 23, "--engine", engine, env=env)
     proof, edits = found["verification"], sum(entry["edits"] for entry in found["passes"])
     unchecked = sum(proof["local"]["unchecked"].values())
     assert proof["local"]["checked"] + unchecked == edits and unchecked <= edits // 10
     assert proof["reverted"] == [] and proof["unverified"] is None and found["reproducers"] == []
     assert proof["global"]["verdict"] in ("identical", "rounding") and proof["global"]["inside"] > 0
-    assert proof["global"]["engine"] == ("ort" if env is WITH else "native") and proof["global"]["samples"] == 2
+    assert proof["global"]["engine"] == ("native" if engine == "auto" else "ort") and proof["global"]["samples"] == 2
+    assert (proof["loaded_by"] is not None) == (engine == "auto" and env is WITH)
 
 
 def test_the_user_decides_when_and_with_what(forge, tmp_path):
@@ -53,8 +54,13 @@ def test_the_user_decides_when_and_with_what(forge, tmp_path):
 
 
 def test_the_command_says_what_was_checked(forge, tmp_path):
+    import onnxruntime
+
     shown = forge("optimize", BERT, "-o", tmp_path / "out.onnx", env=WITH).good().out
-    assert "edits where they happened" in shown and "engine ort" in shown and "values inside" in shown
+    assert "edits where they happened" in shown and "engine native" in shown and "values inside" in shown
+    assert f"ONNX Runtime {onnxruntime.__version__} loads the result" in shown
+    shown = forge("optimize", BERT, "-o", tmp_path / "out.onnx", env=WITHOUT).good().out
+    assert "engine native" in shown and "ONNX Runtime" not in shown
 
 
 @pytest.mark.parametrize("model", EXAMPLES, ids=lambda path: path.stem)

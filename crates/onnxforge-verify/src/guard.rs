@@ -249,6 +249,7 @@ fn whole(
     proof: &mut Proof,
     progress: &dyn Progress,
 ) -> Option<Found> {
+    proof.loaded_by = None;
     if may_run_forever(original) {
         if checks.comparison.engine != Engine::Native {
             proof.fallback = Some("a Loop has no largest number of iterations".to_owned());
@@ -284,8 +285,8 @@ fn whole(
         compared => {
             let found = Found::of(compared.as_ref());
             proof.global = compared.ok();
-            if found.is_none() && checks.comparison.engine == Engine::Native && !may_be_too_new {
-                return unloadable(original, model, checks, proof);
+            if found.is_none() && checks.comparison.engine == Engine::Native {
+                return unloadable(original, model, checks, proof, may_be_too_new);
             }
             found
         }
@@ -293,14 +294,20 @@ fn whole(
 }
 
 /// What computes the same must also load where models are run: what ONNX Runtime says where it is found, and loads the original and not the
-/// result. From then on it compares the models.
-fn unloadable(original: &Model, model: &Model, checks: &mut Options, proof: &mut Proof) -> Option<Found> {
+/// result. From then on it compares the models. A result that may be too new for it is only reported as loaded, or not.
+fn unloadable(
+    original: &Model,
+    model: &Model,
+    checks: &mut Options,
+    proof: &mut Proof,
+    may_be_too_new: bool,
+) -> Option<Found> {
     let runtime = Runtime::get().ok().filter(|_| checks.instead == Some(Engine::Ort))?;
     let Err(error) = runtime.takes(model) else {
         proof.loaded_by = Some(runtime.version().unwrap_or_default());
         return None;
     };
-    runtime.takes(original).ok()?;
+    runtime.takes(original).ok().filter(|()| !may_be_too_new)?;
     (checks.comparison.engine, checks.instead) = (Engine::Ort, Some(Engine::Native));
     proof.global = None;
     Some(Found { value: String::new(), difference: format!("ONNX Runtime loads only the original: {error}") })
