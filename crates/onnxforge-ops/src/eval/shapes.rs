@@ -302,8 +302,8 @@ impl<'m> Problem<'m> {
                 system.equate(a, b);
             }
         }
-        // What positions are looked up in is as long as they reach: so are masks.
-        for Reach { size, .. } in &self.reaches {
+        // What positions are looked up in is as long as they reach: so are masks. The first token, which every text has, says nothing of that.
+        for Reach { size, .. } in self.reaches.iter().filter(|reach| !reach.least.is_const()) {
             let size = system.resolved(size);
             let same = self.reaches.iter().filter(|reach| system.resolved(&reach.size) == size);
             let least: Vec<Dim> = same.map(|reach| system.resolved(&reach.least)).collect();
