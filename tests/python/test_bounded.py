@@ -25,9 +25,13 @@ MODELS = {
         "g (float[batch,seq,224] x) => (float[a,b,c] y) <int64[3] to = {1, 1, 224}> { i = Identity(x)  r = Reshape(i, to)  y = Relu(r) }",
         COMPARED,
     ),
-    "one name that would have to be 3 and 4": (
+    "one name that is 3 here and 4 there": (
         "g (float[2,N] x, float[3,5] v, float[4,5] w, float[2,N] z) => (float[2,5] y) {"
         " i = Identity(x)  a = MatMul(i, v)  b = MatMul(z, w)  y = Add(a, b) }",
+        COMPARED,
+    ),
+    "a size that would have to be 3 and 4": (
+        "g (float[2,N] x, float[3,5] v, float[4,5] w) => (float[2,5] y) { i = Identity(x)  a = MatMul(i, v)  b = MatMul(x, w)  y = Add(a, b) }",
         NOT_COMPARED,
     ),
     "a size that would have to be one more than itself": (
