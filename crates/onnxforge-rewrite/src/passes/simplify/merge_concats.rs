@@ -6,7 +6,7 @@
 //! **Proof** Putting parts one after the other is associative, and a part of size 0 adds nothing.
 //! **Trust** The sizes of the parts along the axis add up to the same in one step as in two, and the other axes are those of every part
 //! (`merge`).
-//! **Never** along another axis; where the size of a part is not known to be 0; constants that a caller may override.
+//! **Never** along another axis; another one that is read several times where that makes more than 64 parts; where the size of a part is not known to be 0; constants that a caller may override.
 
 use crate::passes::pass;
 use crate::{At, Change, Cx, Reason, Skip};
@@ -19,7 +19,7 @@ pass!(merge_concats { stage: Canonicalize, trusts: [Regrouped], rules: [MERGE, E
 /// The longest vector that neighbouring constants become.
 const LONGEST: usize = 1024;
 /// The most parts of a Concat that reads another one several times: each such merge may double them.
-const MOST_REPEATED: usize = 1024;
+const MOST_REPEATED: usize = 64;
 
 static MERGE: At = At {
     name: "merge",
