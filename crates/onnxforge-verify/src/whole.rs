@@ -4,9 +4,9 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use crate::branches::{Branches, watched};
 use crate::compare::{self, Difference, Mismatch, compare};
-use crate::engine::{Engine, Ready};
+use crate::engine::Engine;
 use crate::judge::{FEW, Judged, said};
-use crate::report::{Kind, Moment, OutputReport, Report, Verdict, VerifyError, Which};
+use crate::report::{Kind, OutputReport, Report, Verdict, VerifyError, Which};
 use crate::samples::{Inputs, Samples};
 use crate::side::Side;
 use crate::steps::behind_steps;
