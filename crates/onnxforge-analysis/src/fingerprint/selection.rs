@@ -4,8 +4,12 @@ use std::collections::HashSet;
 
 use serde::Serialize;
 
+use super::Class;
 use super::features::Features;
 use onnxforge_ir::Model;
+use onnxforge_ir::dtype::Kind;
+use onnxforge_ir::types::Type;
+use onnxforge_ir::value::Port;
 use onnxforge_rewrite::passes::{PASSES, Pass, eliminate, fuse, layout, simplify, target, targets};
 
 /// A pass that matters for a model.
@@ -17,6 +21,8 @@ pub struct Fit {
     pub why: String,
     /// Whether it runs unless others are asked for.
     pub by_default: bool,
+    /// Whether it runs on request only, and for this kind of network without one: measurements show that it pays there.
+    pub chosen: bool,
 }
 
 /// A pass that has nothing to do in a model.
@@ -43,8 +49,9 @@ pub fn fitting(model: &Model, passes: &[&'static Pass]) -> (Vec<&'static Pass>, 
 }
 
 /// The passes that have something to do with what the model is made of, in the order in which they run. Those that tidy up any model are not listed.
-pub(super) fn select(features: &Features) -> Vec<Fit> {
+pub(super) fn select(class: Class, features: &Features) -> Vec<Fit> {
     let f = features;
+    let chosen = chosen(class, f);
     let count = |op: &str| f.operators.get(op).copied().unwrap_or(0);
     let (reshapes, transposes) = (f.reshapes, f.transposes);
     let shapes = count("Shape");
@@ -103,11 +110,40 @@ pub(super) fn select(features: &Features) -> Vec<Fit> {
     ];
     let fits = wanted.into_iter().filter(|(_, places, _)| *places > 0);
     let mut fits: Vec<(&'static Pass, String)> = fits.map(|(pass, _, why)| (pass, why)).collect();
+    fits.extend(chosen.iter().map(|(pass, why)| (*pass, (*why).to_owned())));
     fits.sort_by_key(|(pass, _)| PASSES.iter().position(|listed| listed == pass));
     let fit = |(pass, why): (&'static Pass, String)| Fit {
         pass: pass.name,
         why,
         by_default: pass.runs_for(&targets::PORTABLE),
+        chosen: chosen.iter().any(|(other, _)| *other == pass),
     };
     fits.into_iter().map(fit).collect()
+}
+
+/// Passes on request that pay for a kind of network, with the reason.
+fn chosen(class: Class, features: &Features) -> Vec<(&'static Pass, &'static str)> {
+    let writes_token_by_token = class == Class::Llm && features.caches > 0 && features.attention > 0;
+    let mut chosen: Vec<(&'static Pass, &'static str)> = Vec::new();
+    if writes_token_by_token {
+        chosen.push((
+            &fuse::fuse_attention_qkv::PASS,
+            "with a cache, most runs are for one token, for which one matmul is faster than three",
+        ));
+    }
+    chosen
+}
+
+/// Whether a model may be of a kind for which passes are chosen: cheap, from its inputs alone.
+pub fn may_choose(model: &Model) -> bool {
+    let main = model.scope(model.main());
+    let may_be_cache = |port: &&Port| match port.declared() {
+        Type::Tensor(dtype, shape) => {
+            dtype.is_none_or(|dtype| dtype.kind() == Kind::Float)
+                && shape.is_none_or(|shape| shape.len() >= 4)
+        }
+        _ => false,
+    };
+    // Keys and values of one layer at least.
+    main.inputs().iter().filter(may_be_cache).count() >= 2
 }

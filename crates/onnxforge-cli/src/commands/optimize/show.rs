@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use comfy_table::Cell;
 use onnxforge::hierarchy::effect::ModuleEffect;
+use onnxforge::kind::Kind;
 use onnxforge::passes::pipeline::Stop;
 use onnxforge::verify::guard::Proof;
 
@@ -20,6 +21,7 @@ const SHOWN_MODULES: usize = 16;
 impl Shown {
     pub fn show(&self, out: &mut dyn Write) -> io::Result<()> {
         let report = &self.report;
+        show_kind(&report.kind, out)?;
         match &report.opset {
             Some(converted) => upgrade::show(converted, report.tried.as_ref(), out)?,
             None => upgrade::show_tried(report.tried.as_ref(), out)?,
@@ -84,6 +86,15 @@ impl Shown {
         }
         writeln!(out, "{rows}")
     }
+}
+
+/// What kind of network it is, and what that decided, in one line.
+fn show_kind(kind: &Kind, out: &mut dyn Write) -> io::Result<()> {
+    write!(out, "{} ({:.0} %): {}", kind.class.name(), kind.confidence * 100.0, kind.reasons.join("; "))?;
+    for chosen in &kind.chosen {
+        write!(out, "; {} runs, too: {}", chosen.pass, chosen.why)?;
+    }
+    writeln!(out)
 }
 
 /// What became of the modules near the top.
