@@ -50,8 +50,15 @@ pub enum SelectionError {
 pub fn find_pass(name: &str) -> Result<&'static Pass, SelectionError> {
     passes::find(name.trim()).ok_or_else(|| SelectionError::Unknown {
         name: name.to_owned(),
-        near: nearest(name, passes::all().map(|pass| pass.name)),
+        near: nearest(name, passes::all().map(|pass| pass.name)).or_else(|| containing(name)),
     })
+}
+
+/// The first pass whose name has a word in it.
+fn containing(word: &str) -> Option<&'static str> {
+    let word = word.trim().to_ascii_lowercase();
+    let is_word = word.len() >= 3;
+    passes::all().map(|pass| pass.name).find(|name| is_word && name.contains(&word))
 }
 
 impl Selection {

@@ -64,8 +64,8 @@ pub(super) fn select(class: Class, features: &Features) -> Vec<Fit> {
             usize::from(reshapes > 0.05),
             format!("{:.0} % of all nodes reshape", reshapes * 100.0),
         ),
-        (&simplify::cleanup_attention::PASS, f.attention, format!("{} blocks of attention", f.attention)),
-        (&simplify::replace_einsum::PASS, count("Einsum"), format!("{} products as Einsum", count("Einsum"))),
+        (&simplify::cleanup_attention::PASS, f.attention, format!("{} attention blocks", f.attention)),
+        (&simplify::replace_einsum::PASS, count("Einsum"), format!("{} Einsum", count("Einsum"))),
         (&simplify::cleanup_qdq::PASS, quantized, format!("{quantized} quantizations")),
         (
             &eliminate::eliminate_zero_rnn_state::PASS,
@@ -83,7 +83,7 @@ pub(super) fn select(class: Class, features: &Features) -> Vec<Fit> {
         (&fuse::fuse_rms_norm::PASS, f.rms_norms, format!("{} × RMSNorm", f.rms_norms)),
         (&fuse::fuse_gelu::PASS, f.gelus, format!("{} × GELU", f.gelus)),
         (&fuse::fuse_rotary_embedding::PASS, f.rotations, format!("{} rotations by position", f.rotations)),
-        (&fuse::fuse_attention::PASS, f.attention, format!("{} blocks of attention", f.attention)),
+        (&fuse::fuse_attention::PASS, f.attention, format!("{} attention blocks", f.attention)),
         (
             &layout::cancel_transposes::PASS,
             usize::from(transposes > 0.01),
@@ -92,14 +92,14 @@ pub(super) fn select(class: Class, features: &Features) -> Vec<Fit> {
         (
             &fuse::fuse_scale_into_weights::PASS,
             f.attention,
-            "queries are scaled behind their product with weights".to_owned(),
+            "queries are scaled after their matmul with weights".to_owned(),
         ),
         (
             &fuse::fuse_matmul_add_3d::PASS,
             f.matmuls.min(f.attention),
-            format!("{} products with weights, heads split off behind them", f.matmuls),
+            format!("{} matmuls with weights, heads split off after them", f.matmuls),
         ),
-        (&fuse::fuse_gemm::PASS, f.matmuls, format!("{} products with weights", f.matmuls)),
+        (&fuse::fuse_gemm::PASS, f.matmuls, format!("{} matmuls with weights", f.matmuls)),
         (&fuse::fuse_conv_relu::PASS, two_axes, format!("{two_axes} convolutions")),
         (&target::ort_quick_gelu::PASS, f.silus, format!("{} × SiLU, for the target ort", f.silus)),
         (
