@@ -18,7 +18,8 @@ from pathlib import Path
 
 import corpus
 
-# How far results may be apart, relative to the largest number of the original's: rounding of a few layers.
+# How far results may be apart, relative to the largest number of the original's, or to a thousandth where all are smaller (probabilities
+# that are next to 0): rounding of a few layers.
 ROUNDING = {"float16": 2e-2, "bfloat16": 1e-1, "float32": 1e-4, "float64": 1e-9}
 
 # Runs in a process of its own, for ONNX Runtime crashes on some models.
@@ -76,7 +77,7 @@ def difference(a, b):
         return "NaN or infinity elsewhere", None
     scale = np.abs(wide[~odd]).max(initial=0.0)
     apart = np.abs(wide[~odd] - other[~odd]).max(initial=0.0)
-    return None, (float(apart / scale) if scale else float(apart), str(a.dtype))
+    return None, (float(apart / max(scale, 1e-3)), str(a.dtype))
 
 task = json.loads(sys.stdin.read())
 try:

@@ -1,8 +1,8 @@
 """`onnxforge optimize`: fewer nodes than any peer, the same results."""
 
 import json
-import shutil
 import random
+import shutil
 
 import lively
 import native

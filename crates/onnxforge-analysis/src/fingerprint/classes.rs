@@ -152,7 +152,11 @@ fn signs(class: Class, features: &Features, takes: &Takes) -> Vec<Sign> {
             none("no attention"),
             Sign(
                 f.all_convs() > f.matmuls,
-                format!("{} convolutions, {} matmuls with weights", f.all_convs(), f.matmuls),
+                format!(
+                    "{}, {}",
+                    several(f.all_convs(), "convolution", "convolutions"),
+                    several(f.matmuls, "matmul with weights", "matmuls with weights")
+                ),
             ),
         ],
         Class::Hybrid => vec![image(), convs(), attention(), norms()],
@@ -162,8 +166,8 @@ fn signs(class: Class, features: &Features, takes: &Takes) -> Vec<Sign> {
             Sign(
                 f.matmuls > f.all_convs(),
                 format!(
-                    "{} matmuls with weights, {}",
-                    f.matmuls,
+                    "{}, {}",
+                    several(f.matmuls, "matmul with weights", "matmuls with weights"),
                     several(f.all_convs(), "convolution", "convolutions")
                 ),
             ),

@@ -71,7 +71,7 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     let start = Instant::now();
     let passes = args.plan.selection().resolve()?;
     let path = args.output.clone().unwrap_or_else(|| beside(&args.model));
-    output.files.require_folders([&path].into_iter().chain(&args.trace).chain(&args.report))?;
+    output.files.require_folders(args.output.iter().chain(&args.trace).chain(&args.report))?;
     let model = args.plan.load(&args.model, output)?;
     super::warn_of_newer_opsets(&args.model, &model);
     let options = Options {

@@ -154,9 +154,10 @@ fn show_proof(proof: &Proof, out: &mut dyn Write) -> io::Result<()> {
     let worst = worst.map(|difference| difference.max_rel).fold(0.0, f64::max);
     writeln!(
         out,
-        "compared with the original{}: {} (at most {worst:.1e}; {}, {} inside, {}, engine {})",
+        "compared with the original{}: {}{} ({}, {} inside, {}, engine {})",
         if report.by_blocks { " block by block" } else { "" },
         verify::said(report.verdict),
+        if worst > 0.0 { format!(", {worst:.1e} at most") } else { String::new() },
         counted(report.outputs.len(), "output"),
         counted(report.inside, "value"),
         counted(report.samples, "sample"),
