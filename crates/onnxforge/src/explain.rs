@@ -4,12 +4,13 @@ use std::collections::HashSet;
 
 use onnxforge_ir::journal::Entry;
 use onnxforge_ir::{Model, NodeId, ValueId};
+use onnxforge_proto::progress::{Progress, Silent};
 use onnxforge_rewrite::Skipped;
 use onnxforge_rewrite::passes::Pass;
 use serde::Serialize;
 
 use crate::Error;
-use crate::optimize::{Optimized, Options, Verification, optimize};
+use crate::optimize::{Optimized, Options, Verification, optimize_with};
 use crate::selection::Selection;
 
 /// What a pass does when a model is optimized.
@@ -60,10 +61,21 @@ pub struct Elsewhere {
 
 /// What the pass does when the model is optimized with these options, which need not select it. Nothing is verified.
 pub fn explain(model: Model, pass: &'static Pass, options: &Options) -> Result<Explanation, Error> {
+    explain_with(model, pass, options, &Silent)
+}
+
+/// The same, with somebody who hears about progress.
+pub fn explain_with(
+    model: Model,
+    pass: &'static Pass,
+    options: &Options,
+    progress: &dyn Progress,
+) -> Result<Explanation, Error> {
     let options = Options { verification: Verification::off(), ..options.clone() };
     let passes = Selection { only: vec![pass], ..Selection::default() };
-    let alone = optimize(model.clone(), &Options { passes, ..options.clone() })?;
-    let whole = optimize(model, &Options { passes: options.passes.clone().with(pass), ..options })?;
+    let alone = optimize_with(model.clone(), &Options { passes, ..options.clone() }, progress)?;
+    let passes = options.passes.clone().with(pass);
+    let whole = optimize_with(model, &Options { passes, ..options }, progress)?;
     let (edits, skips) = (edits(&whole, pass), skips(&whole, pass));
     let mut seen = Seen::default();
     edits.iter().for_each(|entry| seen.add(&entry.consumed, entry.redefined.iter().copied()));

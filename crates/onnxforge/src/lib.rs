@@ -97,7 +97,7 @@ pub use onnxforge_verify as verify;
 pub use onnxforge_verify::{bench, runtime};
 
 pub use self::error::{Error, Invalid};
-pub use self::explain::{Explanation, explain};
+pub use self::explain::{Explanation, explain, explain_with};
 pub use self::extraction::{ExtractOptions, Extracted, extract};
 pub use self::loading::{load, load_valid};
 pub use self::opset::Opset;

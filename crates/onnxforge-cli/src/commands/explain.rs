@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use onnxforge::Selection;
-use onnxforge::explain::{Explanation, explain};
+use onnxforge::explain::{Explanation, explain_with};
 use onnxforge::passes::Pass;
 use onnxforge::passes::targets::PORTABLE;
 use serde::Serialize;
@@ -44,7 +44,7 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     let model = args.plan.load(&args.model, output)?;
     let passes = passes(args, pass)?;
     let target = passes.only.is_empty().then_some(passes.target.name);
-    let explained = explain(model, pass, &args.plan.options(passes))
+    let explained = explain_with(model, pass, &args.plan.options(passes), output.progress())
         .map_err(|error| Failure::from(error).about(&args.model))?;
     let report = Report { schema: 1, target, explained };
     output.result(&report, |out| report.show(out))?;
