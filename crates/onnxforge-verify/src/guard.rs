@@ -177,7 +177,7 @@ pub fn optimize(
 
         wrong.reproducer = reproducer(&start, &work, checks, &wrong).map(Box::new);
         tracing::warn!(
-            "{} of {} is wrong at edit {} ({}: {}); it is left out",
+            "{} of {} is wrong at edit {} ({}: {}); it is reverted",
             wrong.rule,
             wrong.pass,
             wrong.edit,

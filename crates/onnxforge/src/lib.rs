@@ -68,7 +68,9 @@
 //! | `onnxforge-analysis` | [`analysis`] | what a model is made of, and what becomes of it |
 
 mod error;
+pub mod explain;
 pub mod extraction;
+pub mod kind;
 pub mod loading;
 pub mod opset;
 pub mod optimize;
@@ -95,6 +97,7 @@ pub use onnxforge_verify as verify;
 pub use onnxforge_verify::{bench, runtime};
 
 pub use self::error::{Error, Invalid};
+pub use self::explain::{Explanation, explain, explain_with};
 pub use self::extraction::{ExtractOptions, Extracted, extract};
 pub use self::loading::{load, load_valid};
 pub use self::opset::Opset;
