@@ -1,10 +1,11 @@
-//! fuse_pad: a Pad before Conv or a pool becomes part of their own padding.
+//! fuse_pad: a Pad before Conv, ConvInteger or a pool becomes part of their own padding.
 //!
 //! **Matches** Pad with zeros of spatial axes only, before Conv or AveragePool that counts padding (`count_include_pad`); Pad with the lowest number before
-//! MaxPool; each read by nothing else. Their own padding is explicit.
-//! **Accuracy** `Rounding`: the same products and sums, in an order that a kernel may choose by the padding; `ValueExact` for MaxPool.
-//! **Proof** Both put the same numbers around the same elements: Conv pads with zeros, MaxPool with what is below every number. Padding twice adds the
-//! widths.
+//! MaxPool; Pad with the zero point before ConvInteger; each read by nothing else. Their own padding is explicit, or none (`VALID`).
+//! **Accuracy** `Rounding`: the same products and sums, in an order that a kernel may choose by the padding; `ValueExact` for MaxPool,
+//! `BitExact` for ConvInteger.
+//! **Proof** Both put the same numbers around the same elements: Conv pads with zeros, ConvInteger with what its zero point makes zeros, MaxPool with what is below every
+//! number. Padding twice adds the widths.
 //! **Bound** Products with zeros are zeros, and adding zeros does not round: the sums of Conv have the same terms, those of AveragePool the same terms and the same
 //! divisor, in an order that the kernel chooses. No rounding is added.
 //! **Never** zeros before MaxPool, where they would count; padding that cuts off (below 0); of batch or channels; of another mode than
@@ -14,7 +15,7 @@ use crate::passes::pass;
 use crate::{At, Change, Cx, Reason, Skip};
 use onnxforge_ir::{Accuracy, NodeId};
 
-pass!(fuse_pad { stage: Fuse, needs: ["Pad"], rules: [CONV, POOL] });
+pass!(fuse_pad { stage: Fuse, needs: ["Pad"], rules: [CONV, INTEGER, POOL] });
 
 static CONV: At = At {
     name: "conv",
@@ -22,6 +23,7 @@ static CONV: At = At {
     ops: &["Conv", "AveragePool"],
     apply: fuse,
 };
+static INTEGER: At = At { name: "integer", accuracy: Accuracy::BitExact, ops: &["ConvInteger"], apply: fuse };
 static POOL: At = At { name: "pool", accuracy: Accuracy::ValueExact, ops: &["MaxPool"], apply: fuse };
 
 fn fuse(cx: &Cx<'_>, window: NodeId) -> Result<Change, Skip> {
@@ -46,18 +48,29 @@ fn fuse(cx: &Cx<'_>, window: NodeId) -> Result<Change, Skip> {
             return Err(Skip::because("what it pads with would count"));
         }
         "Conv" | "AveragePool" if value != 0.0 => return Err(Skip::because("it pads with something else")),
+        "ConvInteger" => {
+            let zero = node.input(2).map_or(Ok(0.0), |point| {
+                cx.uniform(point).ok_or_else(|| Skip::at(Reason::NotConstant, point))
+            })?;
+            if value != zero {
+                return Err(Skip::because("it pads with something else"));
+            }
+        }
         "AveragePool" if !call.flag("count_include_pad")? => {
             return Err(Reason::Attribute("count_include_pad").into());
         }
         _ => {}
     }
-    if call.text_or("auto_pad", "NOTSET")? != "NOTSET" {
-        return Err(Reason::Attribute("auto_pad").into());
-    }
+    let pads_itself = match &*call.text_or("auto_pad", "NOTSET")? {
+        "NOTSET" => true,
+        "VALID" => false,
+        _ => return Err(Reason::Attribute("auto_pad").into()),
+    };
     if node.op().name.ends_with("Pool") && call.since() >= 10 && call.flag("ceil_mode")? {
         return Err(Reason::Attribute("ceil_mode").into());
     }
-    let own = call.ints_or("pads", vec![0; 2 * (rank - 2)])?;
+    let none = vec![0; 2 * (rank - 2)];
+    let own = if pads_itself { call.ints_or("pads", none)? } else { none };
     let added = before[2..].iter().chain(&after[2..]);
     let pads: Vec<i64> = own.iter().zip(added).map(|(own, added)| own.saturating_add(*added)).collect();
     if pads.len() != 2 * (rank - 2) {

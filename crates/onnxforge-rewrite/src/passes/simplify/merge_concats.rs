@@ -1,20 +1,22 @@
-//! merge_concats: a Concat takes over the parts of Concats that only it reads, and has no parts that are nothing.
+//! merge_concats: a Concat takes over the parts of Concats that only it reads, has no parts that are nothing, and is not made for one of its parts.
 //!
 //! **Matches** Concats along the same axis, the inner one read by nothing else (`merge`); parts whose size along the axis is 0 (`empty`);
-//! neighbouring constants in a Concat of vectors of 64-bit integers, as shapes are made (`constants`).
+//! neighbouring constants in a Concat of vectors of 64-bit integers, as shapes are made (`constants`); a Slice, or a Gather by a vector, that takes exactly one part of a
+//! Concat along its axis (`part`).
 //! **Accuracy** `BitExact`.
-//! **Proof** Putting parts one after the other is associative, and a part of size 0 adds nothing.
+//! **Proof** Putting parts one after the other is associative, and a part of size 0 adds nothing. A part lies where the sizes of the parts before it end.
 //! **Trust** The sizes of the parts along the axis add up to the same in one step as in two, and the other axes are those of every part
 //! (`merge`).
-//! **Never** along another axis; where the size of a part is not known to be 0; constants that a caller may override.
+//! **Never** along another axis; where the size of a part is not known to be 0, or sizes before a part are not known; places of two parts; constants that a caller may override.
 
 use crate::passes::pass;
+use crate::passes::recognize::slice_cuts::{axis_size, piece};
 use crate::{At, Change, Cx, Reason, Skip};
 use onnxforge_ir::edit::Operand;
 use onnxforge_ir::{Accuracy, DType, NodeId, Trust, ValueId};
 use onnxforge_ops::call;
 
-pass!(merge_concats { stage: Canonicalize, trusts: [Regrouped], rules: [MERGE, EMPTY, CONSTANTS] });
+pass!(merge_concats { stage: Canonicalize, trusts: [Regrouped], rules: [MERGE, EMPTY, CONSTANTS, PART] });
 
 /// The longest vector that neighbouring constants become.
 const LONGEST: usize = 1024;
@@ -122,6 +124,31 @@ static CONSTANTS: At = At {
         }
         concat(cx, &mut change, id, parts)?;
         Ok(change)
+    },
+};
+
+static PART: At = At {
+    name: "part",
+    accuracy: Accuracy::BitExact,
+    ops: &["Slice", "Gather"],
+    apply: |cx, id| {
+        let whole = cx.input(id, 0)?;
+        let concat = cx.producer(whole, "Concat", id).ok_or(Skip::NOT_HERE)?;
+        let (along, taken) = piece(cx, id, whole)?;
+        if along != axis(cx, concat)? || taken.count == 0 {
+            return Err(Skip::NOT_HERE);
+        }
+        let mut end = 0;
+        for &part in cx.node(concat).inputs().iter().flatten() {
+            let size = axis_size(cx, part, along)?;
+            if (end, size) == (taken.first, taken.count) {
+                let mut change = cx.forward(id, part)?;
+                change.absorb(concat);
+                return Ok(change);
+            }
+            end += size;
+        }
+        Err(Skip::because("it takes something else than one part"))
     },
 };
 

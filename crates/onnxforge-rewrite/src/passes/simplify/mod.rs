@@ -8,6 +8,8 @@ pub mod fold_constants;
 pub mod inline_constant_if;
 pub mod inline_functions;
 pub mod merge_concats;
+pub mod merge_gathers;
+pub mod merge_min_max;
 pub mod merge_reduces;
 pub mod merge_reshapes;
 pub mod merge_scalar_arithmetic;
