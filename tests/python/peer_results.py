@@ -91,6 +91,12 @@ def same(ours, theirs):
     return bool(np.all(distance <= tolerance * np.abs(theirs).max(initial=1)))
 
 
+def negative(feeds):
+    """The same inputs, with no float above 0."""
+    floats = lambda array: isinstance(array, np.ndarray) and array.dtype in TOLERANCE
+    return {name: -np.abs(array) if floats(array) else array for name, array in feeds.items()}
+
+
 def compare(binary, given, candidates, folder):
     """What ONNX Runtime says of each candidate, beside the model itself: same, other, does not load; or nothing where that cannot be tried."""
     inputs = folder / "inputs.npz"
@@ -98,17 +104,19 @@ def compare(binary, given, candidates, folder):
         original = session(given)
         run(binary, "run", given, "--save-inputs", inputs)
         feeds = dict(np.load(inputs)) if inputs.exists() else {}
-        expected = original.run(None, feeds)
+        trials = [(each, original.run(None, each)) for each in (feeds, negative(feeds))]
     except Exception:
         return {}
-    said = {}
-    for name, path in candidates.items():
+
+    def judge(path):
         try:
-            found = session(path).run(None, feeds)
-            said[name] = "same" if same(found, expected) else "other"
+            found = session(path)
+            results = [found.run(None, each) for each, _ in trials]
         except Exception:
-            said[name] = "does not load"
-    return said
+            return "does not load"
+        return "same" if all(same(got, wanted) for got, (_, wanted) in zip(results, trials)) else "other"
+
+    return {name: judge(path) for name, path in candidates.items()}
 
 
 def examine(binary, given, other):

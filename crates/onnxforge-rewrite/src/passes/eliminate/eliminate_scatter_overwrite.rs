@@ -6,17 +6,20 @@
 //! **Accuracy** `BitExact`.
 //! **Proof** Every element of the data is overwritten by the update at the same place. The driver proves that updates and result have
 //! the same shape and type.
+//! **Trust** Updates of ScatterND have the shape of the places and of what lies at each: where these are all places of the first axis, that is the shape of the data, also
+//! where nothing else says so.
 //! **Never** with a reduction; indices in another order, or with gaps; updates that cover less than the data.
 
 use crate::passes::pass;
 use crate::{At, Change, Cx, Reason, Skip};
 use onnxforge_ir::dim::Dim;
-use onnxforge_ir::{Accuracy, NodeId, Tensor, ValueId};
+use onnxforge_ir::{Accuracy, NodeId, Tensor, Trust, ValueId};
 use onnxforge_ops::call;
 
 pass!(eliminate_scatter_overwrite {
     stage: Canonicalize,
     needs: ["ScatterND", "ScatterElements", "Scatter"],
+    trusts: [Forwarded],
     rules: [OVERWRITE],
 });
 
@@ -33,7 +36,9 @@ static OVERWRITE: At = At {
 fn overwrite(cx: &Cx<'_>, id: NodeId) -> Result<Change, Skip> {
     let (data, call) = (cx.input(id, 0)?, cx.call(id)?);
     if ranges_through(cx, id, data)? {
-        return cx.forward(id, cx.input(id, 2)?);
+        let mut change = cx.forward(id, cx.input(id, 2)?)?;
+        change.trust(Trust::Forwarded);
+        return Ok(change);
     }
     let indices = cx.constant(cx.input(id, 1)?)?;
     let size = |dim: &Dim| usize::try_from(dim.as_const()?).ok();
@@ -69,7 +74,7 @@ fn ranges_through(cx: &Cx<'_>, id: NodeId, data: ValueId) -> Result<bool, Skip> 
     let counts = bound(0)? == [0] && bound(2)? == [1];
     let is_column = cx.rank(column)? == 2 && cx.shape(column)?[1].as_const() == Some(1);
     let limit = cx.fact(cx.input(range, 1)?)?.dims();
-    let (Some([limit]), Some(size)) = (limit, cx.shape(data)?.first()) else { return Ok(false) };
+    let (Some([limit]), Some(size)) = (limit.as_deref(), cx.shape(data)?.first()) else { return Ok(false) };
     Ok(counts && is_column && cx.same_dim(limit, size))
 }
 

@@ -1,22 +1,66 @@
 //! merge_gathers: places that are gathered piece by piece from one value are gathered at once.
 //!
 //! **Matches** Concat of pieces of one value along the Concat's axis, at least one of which a Gather by a constant vector takes, from the value itself or from a part that a
-//! Split makes of it; other pieces may be parts of that Split. Nothing else reads the pieces.
+//! Split makes of it; other pieces may be parts of that Split (`constant`). Concat of Gathers of one value by vectors that are computed, which are joined instead (`computed`).
+//! Nothing else reads the pieces.
 //! **Accuracy** `BitExact`: elements are moved once instead of several times.
 //! **Proof** A part of a Split begins where the sizes of the parts before it end; the places of the pieces, one after the other, are what the Concat gives.
-//! **Never** pieces of other values, or along another axis; places that are computed; parts of unknown size; where no node would be saved.
+//! **Never** pieces of other values, or along another axis; parts of unknown size; indices of several types; where no node would be saved.
 
 use crate::passes::pass;
 use crate::passes::recognize::slice_cuts::axis_size;
 use crate::{At, Change, Cx, Skip};
-use onnxforge_ir::{Accuracy, NodeId, ValueId};
+use onnxforge_ir::edit::Operand;
+use onnxforge_ir::{Accuracy, NodeId, Op, ValueId};
 
-pass!(merge_gathers { stage: Cleanup, needs: ["Gather"], rules: [MERGE] });
+pass!(merge_gathers { stage: Cleanup, needs: ["Gather"], rules: [CONSTANT, COMPUTED] });
 
 /// Most places that a Gather takes.
 const MOST: usize = 1 << 16;
 
-static MERGE: At = At { name: "merge", accuracy: Accuracy::BitExact, ops: &["Concat"], apply: merge };
+static CONSTANT: At =
+    At { name: "constant", accuracy: Accuracy::BitExact, ops: &["Concat"], apply: constant };
+
+static COMPUTED: At = At {
+    name: "computed",
+    accuracy: Accuracy::BitExact,
+    ops: &["Concat"],
+    apply: |cx, concat| {
+        let y = cx.output(concat)?;
+        let axis = cx.axis(concat, cx.rank(y)?)?;
+        let mut gathers: Vec<NodeId> = Vec::new();
+        let mut indices: Vec<ValueId> = Vec::new();
+        for &part in cx.node(concat).inputs().iter().flatten() {
+            let gather = cx.producer(part, "Gather", concat).ok_or(Skip::NOT_HERE)?;
+            let places = cx.input(gather, 1)?;
+            if cx.rank(places)? != 1 || cx.axis(gather, cx.rank(part)?)? != axis {
+                return Err(Skip::NOT_HERE);
+            }
+            cx.read_only_by(part, concat)?;
+            gathers.push(gather);
+            indices.push(places);
+        }
+        let (&[first, _, ..], dtype) = (&*gathers, cx.dtype(indices[0])?) else { return Err(Skip::NOT_HERE) };
+        let of = cx.input(first, 0)?;
+        for (&gather, &places) in gathers.iter().zip(&indices) {
+            if cx.input(gather, 0)? != of || cx.dtype(places)? != dtype {
+                return Err(Skip::NOT_HERE);
+            }
+        }
+        gathers.sort_unstable();
+        gathers.dedup();
+        if gathers.len() < 2 {
+            return Err(Skip::NOT_HERE);
+        }
+        gathers.push(concat);
+        let mut change = cx.change(&gathers);
+        let places = indices.into_iter().map(Operand::from);
+        let places = change.call(Op::standard("Concat"), places, 1, [("axis", 0).into()]).output(0);
+        let one = change.op("Gather", [of.into(), places], [("axis", axis as i64).into()]);
+        change.replace(y, one);
+        Ok(change)
+    },
+};
 
 /// Places of a value along an axis, and the nodes that take them.
 struct Pieces {
@@ -26,7 +70,7 @@ struct Pieces {
     split: Option<NodeId>,
 }
 
-fn merge(cx: &Cx<'_>, concat: NodeId) -> Result<Change, Skip> {
+fn constant(cx: &Cx<'_>, concat: NodeId) -> Result<Change, Skip> {
     let y = cx.output(concat)?;
     let axis = cx.axis(concat, cx.rank(y)?)?;
     let mut pieces: Vec<Pieces> = Vec::new();

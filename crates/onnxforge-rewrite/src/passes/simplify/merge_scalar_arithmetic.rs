@@ -14,6 +14,7 @@ use crate::passes::pass;
 use crate::passes::recognize::constant_math::{combine, is_normal};
 use crate::{At, Change, Cx, Reason, Skip};
 use onnxforge_ir::dtype::Kind;
+use onnxforge_ir::value::Use;
 use onnxforge_ir::{Accuracy, DType, NodeId, Tensor, ValueId};
 use onnxforge_ops::Array;
 
@@ -95,11 +96,35 @@ fn step(cx: &Cx<'_>, id: NodeId) -> Result<Step, Skip> {
     }
 }
 
-/// Gelu multiplies by ½ and divides by √2 before an Erf; fusions look for them.
+/// Gelu divides by √2 before an Erf, and multiplies by ½ and by a bracket of Erf or Tanh; fusions look for them.
 fn is_gelu(cx: &Cx<'_>, inner: &Step, outer: &Step, y: ValueId) -> bool {
     let half = |step: &Step| !step.inverse && cx.uniform(step.constant) == Some(0.5);
     let before_erf = cx.only_reader(y).is_some_and(|reader| cx.node(reader).op().is("Erf"));
-    half(inner) || half(outer) || before_erf
+    before_erf || (half(inner) || half(outer)) && (has_bracket(cx, inner.x) || meets_bracket(cx, y))
+}
+
+/// Whether a value is a sum with Erf or Tanh, or a product with one.
+fn has_bracket(cx: &Cx<'_>, value: ValueId) -> bool {
+    let by = |value: ValueId, ops: &[&str]| {
+        let node = cx.model.value(value).node()?;
+        ops.iter()
+            .any(|op| cx.node(node).op().is(op))
+            .then(|| cx.node(node).inputs().iter().flatten().copied())
+    };
+    let is_function = |value: ValueId| by(value, &["Erf", "Tanh"]).is_some();
+    let is_bracket =
+        |value: ValueId| by(value, &["Add"]).is_some_and(|mut operands| operands.any(is_function));
+    is_bracket(value) || by(value, &["Mul"]).is_some_and(|mut factors| factors.any(is_bracket))
+}
+
+/// Whether a product with a sum with Erf or Tanh reads a value.
+fn meets_bracket(cx: &Cx<'_>, value: ValueId) -> bool {
+    let operands = |used: &Use| match *used {
+        Use::Input { node, .. } if cx.node(node).op().is("Mul") => Some(cx.node(node).inputs()),
+        _ => None,
+    };
+    let mut others = cx.model.value(value).uses().iter().filter_map(operands).flatten().flatten();
+    others.any(|&other| has_bracket(cx, other))
 }
 
 fn numbers(tensor: &Tensor) -> Result<Vec<f64>, Skip> {
