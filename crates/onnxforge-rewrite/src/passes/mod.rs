@@ -79,6 +79,7 @@ pub static PASSES: &[&Pass] = &[
     &target::ort_gemm_activation::PASS,
     &target::decompose_layernorm::PASS,
     &simplify::inline_functions::PASS,
+    &simplify::unroll_all_loops::PASS,
     &fuse::fuse_log_softmax::PASS,
     &fuse::fuse_softplus::PASS,
     &fuse::fuse_attention_qkv::PASS,

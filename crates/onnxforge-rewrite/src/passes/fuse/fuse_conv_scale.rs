@@ -9,9 +9,10 @@
 //! inverse: 2⁻²⁸ of a rounding more), n, and one for the bias, which is rounded once too. None is added, at the same scale |s| · (Σ|w·x| + |b|). A factor before is one
 //! rounding of each s·x, and one of each weight after: none is added, at the scale Σ|w·s·x| + |b|.
 //! **Never** a constant that varies along another axis, such as the width, however long that is; a factor that is very small, very large or no number; factors of
-//! input channels before groups; a summand before, which may cancel what comes in: the sums of weights that took its place would not.
+//! input channels before groups; the ½ of a Gelu, by which fusions and runtimes recognise it; a summand before, which may cancel what comes in: the sums of weights that took its place would not.
 
 use crate::passes::pass;
+use crate::passes::recognize::activations::has_bracket;
 use crate::passes::recognize::channels::{
     Affine, along_channels, channels, linear_and_constant, scale_weights,
 };
@@ -52,6 +53,9 @@ fn before(cx: &Cx<'_>, conv: NodeId) -> Result<Change, Skip> {
         _ => return Err(Skip::NOT_HERE),
     };
     cx.read_only_by(scaled, conv)?;
+    if has_bracket(cx, x) {
+        return Err(Skip::because("it may be part of a Gelu"));
+    }
     let (outputs, inputs) = match *cx.constant(weights)?.shape() {
         [outputs, inputs, ..] => (outputs, inputs),
         _ => return Err(Skip::NOT_HERE),

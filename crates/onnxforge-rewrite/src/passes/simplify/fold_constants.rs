@@ -9,7 +9,7 @@
 //! elements, whose libraries are good to 2 each; for sums of n terms, with n roundings on the longest way, n ulps, where n is at most the number
 //! of elements of the largest input.
 //! **Trust** Where inference does not know the shape of a result (as of NonZero), the evaluation that computed its elements found it.
-//! **Never** random operators; DequantizeLinear, which keeps weights small; results that make the model grow by more than the budget;
+//! **Never** random operators; DequantizeLinear, which keeps weights small, and QuantizeLinear right before it, where converters look for the pair; results that make the model grow by more than the budget;
 //! work beyond the time budget.
 
 use crate::passes::pass;
@@ -19,6 +19,7 @@ use onnxforge_ir::dim::{Dim, Symbols};
 use onnxforge_ir::dtype::Kind;
 use onnxforge_ir::scope::ScopeKind;
 use onnxforge_ir::tensor::{Data, Tensor};
+use onnxforge_ir::value::Use;
 use onnxforge_ir::{Accuracy, DType, NodeId, Trust, ValueId};
 use onnxforge_ops::apply::{self, NoBodies};
 use onnxforge_ops::call::Call;
@@ -87,6 +88,9 @@ fn fold(cx: &Cx<'_>, id: NodeId) -> Result<Change, Skip> {
     if DEQUANTIZERS.contains(&call.def.name) {
         return Err(Reason::Dequantizes.into());
     }
+    if call.def.name == "QuantizeLinear" && is_dequantized(cx, id) {
+        return Err(Skip::because("converters look for it before a DequantizeLinear"));
+    }
     // What results are made of can only make it worse.
     cx.budget.allows(accuracy(call, &inputs, &[]))?;
     let results = match lazily(call, &inputs) {
@@ -103,6 +107,18 @@ fn fold(cx: &Cx<'_>, id: NodeId) -> Result<Change, Skip> {
         change.replace_by_constant(cx, output, tensor);
     }
     Ok(change)
+}
+
+/// Whether nothing but DequantizeLinear reads what a node quantizes.
+fn is_dequantized(cx: &Cx<'_>, id: NodeId) -> bool {
+    let dequantizes = |used: &Use| match *used {
+        Use::Input { node, .. } => cx.node(node).op().is("DequantizeLinear"),
+        Use::Output { .. } => false,
+    };
+    cx.output(id).is_ok_and(|quantized| {
+        let uses = cx.model.value(quantized).uses();
+        !uses.is_empty() && uses.iter().all(dequantizes)
+    })
 }
 
 /// What a Constant node stores whose result leaves its scope.

@@ -11,6 +11,7 @@
 //! factors that are 0, or constants that leave the normal range of their type; the ½ and √2 of Gelu.
 
 use crate::passes::pass;
+use crate::passes::recognize::activations::has_bracket;
 use crate::passes::recognize::constant_math::{combine, is_normal};
 use crate::{At, Change, Cx, Reason, Skip};
 use onnxforge_ir::dtype::Kind;
@@ -101,20 +102,6 @@ fn is_gelu(cx: &Cx<'_>, inner: &Step, outer: &Step, y: ValueId) -> bool {
     let half = |step: &Step| !step.inverse && cx.uniform(step.constant) == Some(0.5);
     let before_erf = cx.only_reader(y).is_some_and(|reader| cx.node(reader).op().is("Erf"));
     before_erf || (half(inner) || half(outer)) && (has_bracket(cx, inner.x) || meets_bracket(cx, y))
-}
-
-/// Whether a value is a sum with Erf or Tanh, or a product with one.
-fn has_bracket(cx: &Cx<'_>, value: ValueId) -> bool {
-    let by = |value: ValueId, ops: &[&str]| {
-        let node = cx.model.value(value).node()?;
-        ops.iter()
-            .any(|op| cx.node(node).op().is(op))
-            .then(|| cx.node(node).inputs().iter().flatten().copied())
-    };
-    let is_function = |value: ValueId| by(value, &["Erf", "Tanh"]).is_some();
-    let is_bracket =
-        |value: ValueId| by(value, &["Add"]).is_some_and(|mut operands| operands.any(is_function));
-    is_bracket(value) || by(value, &["Mul"]).is_some_and(|mut factors| factors.any(is_bracket))
 }
 
 /// Whether a product with a sum with Erf or Tanh reads a value.

@@ -19,4 +19,5 @@ pub mod replace_einsum;
 pub mod simplify_clips;
 pub mod simplify_shape_chains;
 pub mod simplify_where;
+pub mod unroll_all_loops;
 pub mod unroll_loops;
