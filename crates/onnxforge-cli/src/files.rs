@@ -80,7 +80,7 @@ pub struct WrittenFile {
 const SHOWN_SHARED: usize = 3;
 
 impl WrittenFile {
-    fn new(path: &Path, bytes: u64) -> Self {
+    pub fn new(path: &Path, bytes: u64) -> Self {
         Self { path: path.display().to_string(), bytes, shared: Vec::new() }
     }
 
@@ -171,6 +171,14 @@ impl Files {
     pub fn require_folders<'p>(&self, paths: impl IntoIterator<Item = &'p PathBuf>) -> Result<(), Failure> {
         let mut files = paths.into_iter().filter(|path| self.memory(path).is_none());
         Ok(files.try_for_each(|path| require_folder(path))?)
+    }
+
+    /// Fails for a place in memory, where only models and single files can go.
+    pub fn require_real(&self, path: &Path) -> Result<(), Failure> {
+        match self.memory(path) {
+            Some(_) => Err(Failure::at(path, "a conversion needs the path of a file for the result")),
+            None => Ok(()),
+        }
     }
 
     /// Saves a model. Memory takes it with all its weights.

@@ -64,9 +64,11 @@
 //! | `onnxforge-ops` | [`ops`], [`infer`], [`eval`], [`check`] | the operators; shape inference, execution and checks of whole models |
 //! | `onnxforge-rewrite` | [`rewrite`], [`passes`], [`mod@upgrade`], [`interface`] | rules and their driver, passes, newer operator sets, other sizes |
 //! | `onnxforge-verify` | [`mod@verify`], [`runtime`], [`bench`] | whether models compute the same; ONNX Runtime |
+//! | `onnxforge-convert` | [`formats`] | files of TensorFlow Lite and Core ML: writers and readers |
 //! | `onnxforge-hierarchy` | [`hierarchy`] | the PyTorch modules that nodes come from |
 //! | `onnxforge-analysis` | [`analysis`] | what a model is made of, and what becomes of it |
 
+pub mod conversion;
 mod error;
 pub mod extraction;
 pub mod loading;
@@ -79,6 +81,7 @@ pub mod verification;
 
 pub use onnxforge_analysis as analysis;
 pub use onnxforge_analysis::inspect::{Inspection, inspect};
+pub use onnxforge_convert as formats;
 pub use onnxforge_hierarchy as hierarchy;
 pub use onnxforge_hierarchy::Hierarchy;
 pub use onnxforge_ir as ir;
@@ -94,6 +97,7 @@ pub use onnxforge_rewrite::{interface, passes, upgrade};
 pub use onnxforge_verify as verify;
 pub use onnxforge_verify::{bench, runtime};
 
+pub use self::conversion::{ConvertOptions, Converted, convert, convert_with};
 pub use self::error::{Error, Invalid};
 pub use self::extraction::{ExtractOptions, Extracted, extract};
 pub use self::loading::{load, load_valid};
