@@ -14,6 +14,7 @@ pub mod rotary;
 pub mod rotary_angles;
 pub mod slice_cuts;
 pub mod sums;
+pub mod windows;
 
 /// Operators that move the elements of their first input.
 pub const MOVES: [&str; 5] = ["Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten"];
