@@ -13,11 +13,11 @@ use onnxforge::io::{
     External, LinkPolicy, LoadOptions, SaveOptions, Saved, Source, require_folder, save_with, to_bytes,
 };
 use onnxforge::ir::Model;
-use onnxforge::load_valid;
 use onnxforge::mmap::MappedFile;
 use onnxforge::progress::Progress;
 use onnxforge::proto::schema::ModelProto;
 use onnxforge::proto::wire::encode;
+use onnxforge::{load_valid, open};
 use serde::Serialize;
 
 use crate::failure::{Failure, Kind};
@@ -143,7 +143,7 @@ impl Files {
         let options = LoadOptions { links: self.links };
         match self.given(path) {
             Some(given) => Ok(Source::from_bytes(given?.clone(), None, &options)?),
-            None => Ok(Source::open(path, &options)?),
+            None => Ok(open(path, &options)?),
         }
     }
 

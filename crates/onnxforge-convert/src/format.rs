@@ -1,5 +1,7 @@
 //! The formats: which there are, and what is the same for all.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 
 use onnxforge_ir::Model;
@@ -64,6 +66,17 @@ impl Format {
             Some("tflite") => Ok(Self::TfLite),
             Some("mlpackage") => Ok(Self::CoreMl),
             _ => Err(UnknownFormat),
+        }
+    }
+
+    /// The format of what lies there, if it is one of these: told by its content, not by its name.
+    pub fn found_in(path: &Path) -> Option<Self> {
+        let mut start = [0; 8];
+        let read = File::open(path).and_then(|mut file| file.read_exact(&mut start));
+        match read {
+            Ok(()) if tflite::is_one(&start) => Some(Self::TfLite),
+            _ if path.is_dir() && path.join("Manifest.json").is_file() => Some(Self::CoreMl),
+            _ => None,
         }
     }
 

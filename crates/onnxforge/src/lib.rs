@@ -100,7 +100,7 @@ pub use onnxforge_verify::{bench, runtime};
 pub use self::conversion::{ConvertOptions, Converted, convert, convert_with};
 pub use self::error::{Error, Invalid};
 pub use self::extraction::{ExtractOptions, Extracted, extract};
-pub use self::loading::{load, load_valid};
+pub use self::loading::{load, load_valid, open};
 pub use self::opset::Opset;
 pub use self::optimize::{AccuracyMode, Optimized, Options, optimize, optimize_with};
 pub use self::selection::Selection;
