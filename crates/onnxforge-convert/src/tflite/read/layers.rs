@@ -55,6 +55,18 @@ pub fn depthwise_conv(emit: &mut Emit, operator: &Operator<'_>) -> Done {
     emit.activated(operator, (DOMAIN, "DepthwiseConv2D"), inputs, attrs, activation)
 }
 
+pub fn transpose_conv(emit: &mut Emit, operator: &Operator<'_>) -> Done {
+    // Where padding lies would follow from the sizes of the result.
+    if operator.byte(0)? == 0 {
+        return Err("TRANSPOSE_CONV that cuts off".into());
+    }
+    let attrs = vec![auto_pad(operator)?, pair("strides", operator.int(2, 0)?, operator.int(1, 0)?)];
+    let mut inputs = vec![emit.read(operator.input(2)?), emit.read(operator.input(1)?)];
+    inputs.extend(operator.optional(3).map(|bias| emit.read(bias)));
+    let activation = operator.byte(3)?;
+    emit.activated(operator, (DOMAIN, "TransposeConv"), inputs, attrs, activation)
+}
+
 pub fn pool(emit: &mut Emit, operator: &Operator<'_>) -> Done {
     let attrs = vec![
         auto_pad(operator)?,

@@ -153,6 +153,7 @@ pub fn read(emit: &mut Emit, operator: &Operator<'_>) -> Result<(), Trouble> {
         "CUMSUM" => elements::cumsum,
         "CONV_2D" => layers::conv,
         "DEPTHWISE_CONV_2D" => layers::depthwise_conv,
+        "TRANSPOSE_CONV" => layers::transpose_conv,
         "MAX_POOL_2D" | "AVERAGE_POOL_2D" => layers::pool,
         "FULLY_CONNECTED" => layers::fully_connected,
         "BATCH_MATMUL" => layers::batch_matmul,

@@ -87,6 +87,19 @@ pub fn depthwise_conv(w: &mut Writer<'_>, id: NodeId) -> Result<(), Why> {
     Ok(())
 }
 
+pub fn transpose_conv(w: &mut Writer<'_>, id: NodeId) -> Result<(), Why> {
+    let Window { strides, padding, .. } = window(w, id)?;
+    let [x, weights, bias] = operands(w, id, 0)?;
+    let y = w.of(id).output(0).ok_or("nothing reads its result")?;
+    let sizes: Option<Vec<i64>> = w.shape(y)?.iter().map(onnxforge_ir::dim::Dim::as_const).collect();
+    let sizes = sizes.ok_or("the sizes of its result are not known")?;
+    let (sizes, y) = (w.list(&sizes)?, w.tensor(y)?);
+    let settings =
+        vec![(0, Setting::Byte(padding)), (1, Setting::Int(strides[1])), (2, Setting::Int(strides[0]))];
+    w.emit(schema::TRANSPOSE_CONV, 3, settings, &[sizes, weights, x, bias], &[y]);
+    Ok(())
+}
+
 pub fn pool(w: &mut Writer<'_>, id: NodeId) -> Result<(), Why> {
     let Window { strides, padding, .. } = window(w, id)?;
     let kernel = w.call(id)?.opt_ints("kernel_shape")?.unwrap_or_default();

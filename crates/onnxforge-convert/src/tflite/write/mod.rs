@@ -277,6 +277,11 @@ impl<'m> Writer<'m> {
                 _ => self.list(&clamped),
             };
         }
+        self.narrowed_tensor(id, value)
+    }
+
+    /// The same of any number of axes.
+    fn narrowed_tensor(&mut self, id: NodeId, value: ValueId) -> Result<i32, Why> {
         let (from, shape) = (self.tensor(value)?, self.shape(value)?);
         if self.dtype(value)? == DType::I32 {
             return Ok(from);

@@ -41,11 +41,7 @@ pub fn gather_nd(w: &mut Writer<'_>, id: NodeId) -> Result<(), Why> {
     let batch = w.call(id)?.int("batch_dims")?;
     w.demand(id, "batch_dims", batch == 0)?;
     w.takes(x, CHOSEN)?;
-    if w.model
-        .constant(indices)
-        .and_then(|it| it.to_i64s().ok())
-        .is_some_and(|it| it.iter().any(|&at| at < 0))
-    {
+    if is_negative(w, indices) {
         return Err("it counts from the end of an axis".into());
     }
     let inputs = [w.tensor(x)?, w.tensor(indices)?];
@@ -57,48 +53,73 @@ pub fn gather_nd(w: &mut Writer<'_>, id: NodeId) -> Result<(), Why> {
 pub fn gather_elements(w: &mut Writer<'_>, id: NodeId) -> Result<(), Why> {
     let (x, indices) = (w.arg(id, 0)?, w.arg(id, 1)?);
     w.takes(x, CHOSEN)?;
-    let (shape, places) = (w.shape(x)?, w.shape(indices)?);
-    let rank = shape.len();
+    w.takes(indices, &[DType::I32, DType::I64])?;
+    let mut sizes = w.shape(indices)?;
+    let rank = sizes.len();
     let axis = axis(w.call(id)?.int("axis")?, rank)?;
-    let sizes: Option<Vec<i64>> = places.iter().map(Dim::as_const).collect();
-    let sizes = sizes.ok_or("the shape of its indices is not known")?;
-    let dtype = w.dtype(indices)?;
-    if dtype != DType::I64 && dtype != DType::I32 {
-        return Err("indices of an unknown type".into());
+    if is_negative(w, indices) {
+        return Err("it counts from the end of an axis".into());
     }
     // Every index becomes a whole place: along the other axes it is where the index stands.
-    let mut parts = Vec::new();
-    let mut outer: Vec<Dim> = places.clone();
-    outer.push(Dim::ONE);
-    let count: i64 = sizes.iter().product();
-    if count > 1 << 20 {
-        return Err("too many places".into());
-    }
+    let own = w.scratch(id, DType::I32, &[Dim::from(rank as i64)])?;
+    let from = w.tensor(indices)?;
+    w.emit(schema::SHAPE, 1, vec![(0, Setting::Byte(2))], &[from], &[own]);
+    let column = w.scratch(id, DType::I32, &[Dim::from(rank as i64 + 1)])?;
+    let one = w.list(&[1])?;
+    w.emit(schema::CONCATENATION, 1, vec![(0, Setting::Int(0))], &[own, one], &[column]);
+    sizes.push(Dim::ONE);
+    let mut parts = Vec::with_capacity(rank);
     for along in 0..rank {
+        let to = w.scratch(id, DType::I32, &sizes)?;
         if along == axis {
-            let column = w.scratch(id, dtype, &outer)?;
-            let all: Vec<i64> = sizes.iter().copied().chain([1]).collect();
-            let inputs = [w.tensor(indices)?, w.list(&all)?];
-            w.emit(schema::RESHAPE, 1, vec![], &inputs, &[column]);
-            parts.push(column);
-            continue;
+            let narrow = w.narrowed_tensor(id, indices)?;
+            w.emit(schema::RESHAPE, 1, vec![], &[narrow, column], &[to]);
+        } else {
+            let counted = count_along(w, id, own, along, rank + 1, sizes.get(along))?;
+            w.emit(schema::BROADCAST_TO, 2, vec![], &[counted, column], &[to]);
         }
-        let inner: i64 = sizes.iter().skip(along + 1).product();
-        let at = |place: i64| place / inner.max(1) % sizes[along].max(1);
-        let bytes = match dtype {
-            DType::I64 => (0..count).flat_map(|place| at(place).to_le_bytes()).collect(),
-            _ => (0..count).flat_map(|place| (at(place) as i32).to_le_bytes()).collect(),
-        };
-        let shape: Vec<i32> = sizes.iter().map(|&size| size as i32).chain([1]).collect();
-        parts.push(w.needed(dtype, &shape, bytes)?);
+        parts.push(to);
     }
-    let mut whole = places;
+    let mut whole = sizes;
+    whole.pop();
     whole.push(Dim::from(rank as i64));
-    let all = w.scratch(id, dtype, &whole)?;
+    let all = w.scratch(id, DType::I32, &whole)?;
     w.emit(schema::CONCATENATION, 1, vec![(0, Setting::Int(rank as i32))], &parts, &[all]);
     let (x, y) = (w.tensor(x)?, w.result(id)?);
     w.emit(schema::GATHER_ND, 1, vec![], &[x, all], &[y]);
     Ok(())
+}
+
+/// 0, 1, 2 … along one of so many axes, as many as a shape says.
+fn count_along(
+    w: &mut Writer<'_>,
+    id: NodeId,
+    shape: i32,
+    along: usize,
+    rank: usize,
+    size: Option<&Dim>,
+) -> Result<i32, Why> {
+    let size = size.cloned().ok_or("an axis is missing")?;
+    let (part, end) = (w.scratch(id, DType::I32, &[Dim::ONE])?, w.scratch(id, DType::I32, &[])?);
+    let inputs = [shape, w.list(&[along as i64])?, w.list(&[1])?];
+    w.emit(schema::SLICE, 1, vec![], &inputs, &[part]);
+    let scalar = w.list(&[])?;
+    w.emit(schema::RESHAPE, 1, vec![], &[part, scalar], &[end]);
+    let counted = w.scratch(id, DType::I32, std::slice::from_ref(&size))?;
+    let inputs = [w.number(0)?, end, w.number(1)?];
+    w.emit(schema::RANGE, 1, vec![], &inputs, &[counted]);
+    let mut dims = vec![Dim::ONE; rank];
+    dims[along] = size;
+    let target: Vec<i64> = (0..rank).map(|axis| if axis == along { -1 } else { 1 }).collect();
+    let (target, to) = (w.list(&target)?, w.scratch(id, DType::I32, &dims)?);
+    w.emit(schema::RESHAPE, 1, vec![], &[counted, target], &[to]);
+    Ok(to)
+}
+
+/// Whether places that are stored are counted from the end.
+fn is_negative(w: &Writer<'_>, value: ValueId) -> bool {
+    let stored = w.model.constant(value).and_then(|constant| constant.to_i64s().ok());
+    stored.is_some_and(|stored| stored.iter().any(|&place| place < 0))
 }
 
 pub fn choose(w: &mut Writer<'_>, id: NodeId) -> Result<(), Why> {

@@ -207,7 +207,7 @@ pub fn expand(w: &mut Writer<'_>, id: NodeId) -> Result<(), Why> {
         }
     };
     let y = w.tensor(y)?;
-    w.emit(schema::BROADCAST_TO, 1, vec![], &[from, shape], &[y]);
+    w.emit(schema::BROADCAST_TO, 2, vec![], &[from, shape], &[y]);
     Ok(())
 }
 

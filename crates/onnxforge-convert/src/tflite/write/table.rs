@@ -32,6 +32,7 @@ pub fn find(name: &str) -> Option<Lower> {
         "onnxforge.tflite.Conv2D" => layers::conv,
         "onnxforge.tflite.DepthwiseConv2D" => layers::depthwise_conv,
         "onnxforge.tflite.MaxPool2D" | "onnxforge.tflite.AveragePool2D" => layers::pool,
+        "onnxforge.tflite.TransposeConv" => layers::transpose_conv,
         "onnxforge.tflite.FullyConnected" => layers::fully_connected,
         "onnxforge.tflite.Resize2D" => layers::resize,
         "Transpose" => layout::transpose,

@@ -34,7 +34,7 @@ impl Window {
         let given = match &*call.text_or("auto_pad", "NOTSET")? {
             "NOTSET" => {
                 let pads = call.opt_ints("pads")?.unwrap_or_else(|| vec![0; 4]);
-                pads.try_into().map_err(|_| Reason::Attribute("pads"))?
+                pads.try_into().map_err(|_| Skip::NOT_HERE)?
             }
             "VALID" => [0; 4],
             "SAME_UPPER" => return Ok(Self { strides, dilations, pads: [0; 4], same: true }),
