@@ -18,24 +18,28 @@ pub struct Window {
 }
 
 impl Window {
-    /// The window of a node over an image of two axes, its first input being (N, C, height, width).
+    /// The window of a node over an image, (N, C, height, width), or a sequence, (N, C, width), which is an image of height 1.
     pub fn of(cx: &Cx<'_>, id: NodeId, kernel: [i64; 2]) -> Result<Self, Skip> {
         let call = cx.call(id)?;
-        let image = cx.shape(cx.input(id, 0)?)?;
-        let [_, _, height, width] = image else { return Err(Skip::NOT_HERE) };
+        let [height, width] = match cx.shape(cx.input(id, 0)?)? {
+            [_, _, height, width] => [height, width],
+            [_, _, width] => [&Dim::ONE, width],
+            _ => return Err(Skip::NOT_HERE),
+        };
         let pair = |name: &str| -> Result<[i64; 2], Skip> {
-            let given = call.opt_ints(name)?.unwrap_or_default();
-            Ok([given.first().copied().unwrap_or(1), given.get(1).copied().unwrap_or(1)])
+            Ok(flattened(&call.opt_ints(name)?.unwrap_or_default()).unwrap_or([1, 1]))
         };
         let (strides, dilations) = (pair("strides")?, pair("dilations")?);
         let extent = [0, 1].map(|axis| (kernel[axis] - 1).saturating_mul(dilations[axis]).saturating_add(1));
         let needed = |axis: usize, size: &Dim| needed(size, extent[axis], strides[axis]);
         let needed = [needed(0, height), needed(1, width)];
         let given = match &*call.text_or("auto_pad", "NOTSET")? {
-            "NOTSET" => {
-                let pads = call.opt_ints("pads")?.unwrap_or_else(|| vec![0; 4]);
-                pads.try_into().map_err(|_| Skip::NOT_HERE)?
-            }
+            "NOTSET" => match call.opt_ints("pads")?.as_deref() {
+                None => [0; 4],
+                Some(&[left, right]) => [0, left, 0, right],
+                Some(&[top, left, bottom, right]) => [top, left, bottom, right],
+                Some(_) => return Err(Skip::NOT_HERE),
+            },
             "VALID" => [0; 4],
             "SAME_UPPER" => return Ok(Self { strides, dilations, pads: [0; 4], same: true }),
             _ => return Err(Reason::Attribute("auto_pad").into()),
@@ -50,6 +54,15 @@ impl Window {
     /// The same as `auto_pad` says it.
     pub fn auto_pad(&self) -> &'static str {
         if self.same { "SAME_UPPER" } else { "VALID" }
+    }
+}
+
+/// Sizes along height and width; those of a sequence have no height.
+pub fn flattened(sizes: &[i64]) -> Option<[i64; 2]> {
+    match *sizes {
+        [height, width] => Some([height, width]),
+        [width] => Some([1, width]),
+        _ => None,
     }
 }
 

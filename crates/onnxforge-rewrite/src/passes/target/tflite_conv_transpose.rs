@@ -53,7 +53,7 @@ fn images(cx: &Cx<'_>, id: NodeId) -> Result<Change, Skip> {
     let pads = call.opt_ints("pads")?.filter(|_| padding == "NOTSET").unwrap_or_else(|| vec![0; 4]);
     let &[top, left, bottom, right] = &pads[..] else { return Err(Skip::NOT_HERE) };
     let mut change = cx.change(&[id]);
-    let image = channels_last(&mut change, x, [0; 4]);
+    let image = channels_last(&mut change, x, 4, [0; 4]);
     let weights = in_order(cx, &mut change, w, &[1, 2, 3, 0])?;
     let attrs: [Attr; 2] = [("auto_pad", "VALID").into(), ("strides", strides).into()];
     let inputs = [Some(image), Some(weights), cx.node(id).input(2).map(Operand::from)];
@@ -65,7 +65,7 @@ fn images(cx: &Cx<'_>, id: NodeId) -> Result<Change, Skip> {
         let axes = change.ints("axes", &[1, 2]);
         y = change.op("Slice", [y, starts, ends, axes], []);
     }
-    let y = channels_first(&mut change, y);
+    let y = channels_first(&mut change, y, 4);
     change.replace(cx.output(id)?, y);
     Ok(change)
 }

@@ -1,6 +1,6 @@
 //! tflite_pool: MaxPool and AveragePool become MAX_POOL_2D and AVERAGE_POOL_2D, which want channels last.
 //!
-//! **Matches** pools of images of two axes, without dilations, whose padding the format can say, or which can be padded before: MaxPool with what is less
+//! **Matches** pools of images of two axes and of sequences, without dilations, whose padding the format can say, or which can be padded before: MaxPool with what is less
 //! than any number, AveragePool with zeros where it counts them. A pool that rounds its size up is one that rounds down where sizes prove it,
 //! or is padded as much more. For files of TensorFlow Lite.
 //! **Accuracy** `Rounding`: kernels for another layout may add in another order.
@@ -11,9 +11,10 @@
 
 use super::tflite_conv::{channels_first, channels_last};
 use crate::passes::pass;
-use crate::passes::recognize::windows::Window;
+use crate::passes::recognize::windows::{Window, flattened};
 use crate::passes::targets::TFLITE_FILE;
 use crate::{At, Change, Cx, Reason, Skip};
+use onnxforge_ir::dim::Dim;
 use onnxforge_ir::{Accuracy, Attr, DType, NodeId};
 use onnxforge_ops::Array;
 
@@ -34,7 +35,11 @@ static POOL: At = At {
 fn pool(cx: &Cx<'_>, id: NodeId) -> Result<Change, Skip> {
     let (x, call) = (cx.input(id, 0)?, cx.call(id)?);
     let is_max = cx.node(id).op().is("MaxPool");
-    let Ok(kernel) = <[i64; 2]>::try_from(call.ints("kernel_shape")?) else { return Err(Skip::NOT_HERE) };
+    let kernel = flattened(&call.ints("kernel_shape")?).ok_or(Skip::NOT_HERE)?;
+    let rank = cx.rank(x)?;
+    if cx.opset(id) < 13 {
+        return Err(Skip::NOT_HERE);
+    }
     if cx.dtype(x)? != DType::F32 {
         return Err(Skip::at(Reason::Type, x));
     }
@@ -53,7 +58,7 @@ fn pool(cx: &Cx<'_>, id: NodeId) -> Result<Change, Skip> {
         return Err(Reason::Attribute("count_include_pad").into());
     }
     let mut change = cx.change(&[id]);
-    let mut image = channels_last(&mut change, x, if is_max { [0; 4] } else { window.pads });
+    let mut image = channels_last(&mut change, x, rank, if is_max { [0; 4] } else { window.pads });
     if is_max && window.pads != [0; 4] {
         let [top, left, bottom, right] = window.pads;
         let pads = change.ints("pads", &[0, top, left, 0, 0, bottom, right, 0]);
@@ -68,7 +73,7 @@ fn pool(cx: &Cx<'_>, id: NodeId) -> Result<Change, Skip> {
     ];
     let name = if is_max { "MaxPool2D" } else { "AveragePool2D" };
     let y = change.tflite(name, [image], attrs);
-    let y = channels_first(&mut change, y);
+    let y = channels_first(&mut change, y, rank);
     change.replace(cx.output(id)?, y);
     Ok(change)
 }
@@ -77,8 +82,10 @@ fn pool(cx: &Cx<'_>, id: NodeId) -> Result<Change, Skip> {
 fn round_up(cx: &Cx<'_>, id: NodeId, kernel: [i64; 2], window: &mut Window) -> Result<(), Skip> {
     let (x, y) = (cx.input(id, 0)?, cx.output(id)?);
     let (from, to) = (cx.shape(x)?, cx.shape(y)?);
-    let sizes =
-        |shape: &[onnxforge_ir::dim::Dim]| Some([shape.get(2)?.as_const()?, shape.get(3)?.as_const()?]);
+    let sizes = |shape: &[Dim]| {
+        let sizes: Option<Vec<i64>> = shape.get(2..)?.iter().map(Dim::as_const).collect();
+        flattened(&sizes?)
+    };
     let (Some(from), Some(to)) = (sizes(from), sizes(to)) else {
         return Err(Skip::at(Reason::UnknownShape, x));
     };

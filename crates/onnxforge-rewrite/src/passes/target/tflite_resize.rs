@@ -69,7 +69,7 @@ fn resize(cx: &Cx<'_>, id: NodeId) -> Result<Change, Skip> {
     }
     let mut change = cx.change(&[id]);
     let sizes = sizes(cx, &mut change, id, factors)?;
-    let image = channels_last(&mut change, x, [0; 4]);
+    let image = channels_last(&mut change, x, 4, [0; 4]);
     let (places, rounding) = match &*mode {
         "nearest" => ("asymmetric", "floor"),
         _ if places == "pytorch_half_pixel" => ("half_pixel", "floor"),
@@ -81,7 +81,7 @@ fn resize(cx: &Cx<'_>, id: NodeId) -> Result<Change, Skip> {
         ("nearest_mode", rounding).into(),
     ];
     let resized = change.tflite("Resize2D", [image, sizes], attrs);
-    let back = channels_first(&mut change, resized);
+    let back = channels_first(&mut change, resized, 4);
     change.replace(y, back);
     Ok(change)
 }
