@@ -121,6 +121,12 @@ enum Bench {
     Census(models::Options),
     /// Conversions to newer operator sets, ours and those of onnx, on all test cases of the onnx package
     Upgrade,
+    /// Our node counts beside those of other tools, on models with the results of these tools, such as their tests have
+    Results {
+        /// Models (`NAME.onnx`), and beside each what a tool made of it (`NAME.TOOL.onnx`)
+        #[arg(long, value_name = "DIR")]
+        models: PathBuf,
+    },
     /// ONNX Runtime's time for attention: spelled out, as the standard operator, and as its own
     Attention,
     /// Transposes of models that are full of them: what we leave, what peers leave, and ONNX Runtime's time
@@ -170,6 +176,7 @@ fn main() -> ExitCode {
         Task::Bench(Bench::Hierarchy(settings)) => hierarchy::run(&settings),
         Task::Bench(Bench::Census(options)) => models::census(&options),
         Task::Bench(Bench::Upgrade) => models::upgrade(),
+        Task::Bench(Bench::Results { models }) => models::results(&models),
         Task::Bench(Bench::Attention) => models::attention(),
         Task::Bench(Bench::Transposes(options)) => models::transposes(&options),
         Task::Graphs { count, seed } => test::graphs(count, seed),

@@ -1,4 +1,4 @@
-//! `cargo xtask bench shapes|models|speed|oracle|passes|census|transposes`: inference, evaluation and passes on whole models.
+//! `cargo xtask bench shapes|models|speed|oracle|passes|census|transposes|results`: inference, evaluation and passes on whole models.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -135,6 +135,14 @@ pub fn upgrade() -> Result<()> {
     let (cli, python) = tools()?;
     let mut command = script(&python, "conversions.py");
     step("conversions of two tools", command.arg(cli).arg(crate::test::cases(&python)?))
+}
+
+/// Our results beside those of other tools, on the models of a folder.
+pub fn results(folder: &Path) -> Result<()> {
+    let (cli, python) = tools()?;
+    let mut command = script(&python, "peer_results.py");
+    command.env("ORT_DYLIB_PATH", python::onnxruntime(&python)?).arg(cli).arg(folder);
+    step("results of other tools", &mut command)
 }
 
 /// Attention in ONNX Runtime, as three kinds of operators.

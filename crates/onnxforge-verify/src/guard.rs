@@ -31,6 +31,8 @@ const REDUCING: Duration = Duration::from_secs(20);
 pub enum When {
     /// Never, and changes are not checked either.
     Off,
+    /// Never; changes are checked where they happen, and whoever asks compares what becomes of the result.
+    Local,
     /// In the end.
     Final,
     /// After every pass that changed something, and in the end.
@@ -164,6 +166,7 @@ pub fn optimize(
         let wrong = match (local.wrong, each) {
             (Some(wrong), _) => Some(wrong),
             (None, Some(found)) => Some(blame([&original, &start], model, &work, checks, &found)?),
+            (None, None) if checks.when == When::Local => None,
             (None, None) if model.journal().len() == first_edit && !is_converted(&original, &start) => None,
             // The last pass that changed something was the last to be compared.
             (None, None) if checks.when == When::Each && proof.global.is_some() => None,
@@ -177,7 +180,7 @@ pub fn optimize(
 
         wrong.reproducer = reproducer(&start, &work, checks, &wrong).map(Box::new);
         tracing::warn!(
-            "{} of {} is wrong at edit {} ({}: {}); it is left out",
+            "{} of {} is wrong at edit {} ({}: {}); it is reverted",
             wrong.rule,
             wrong.pass,
             wrong.edit,
@@ -348,7 +351,7 @@ fn reproducer(start: &Model, work: &pipeline::Options<'_>, checks: &Options, wro
 }
 
 /// Units in the last place by which all changes together may differ, as far as they promise, to first order.
-fn declared(model: &Model) -> f64 {
+pub fn declared(model: &Model) -> f64 {
     let ulps = model.journal().iter().map(|entry| match entry.accuracy {
         Accuracy::Rounding { ulps } if ulps.is_finite() => ulps,
         _ => 0.0,
