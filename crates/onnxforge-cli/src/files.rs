@@ -14,11 +14,11 @@ use onnxforge::io::{
     to_bytes,
 };
 use onnxforge::ir::Model;
-use onnxforge::load_valid;
 use onnxforge::mmap::MappedFile;
 use onnxforge::progress::Progress;
 use onnxforge::proto::schema::ModelProto;
 use onnxforge::proto::wire::encode;
+use onnxforge::{load_valid, open};
 use serde::Serialize;
 
 use crate::failure::{Failure, Kind};
@@ -81,7 +81,8 @@ pub struct WrittenFile {
 const SHOWN_SHARED: usize = 3;
 
 impl WrittenFile {
-    fn new(path: &Path, bytes: u64) -> Self {
+    /// A file of this size, which shares nothing.
+    pub fn new(path: &Path, bytes: u64) -> Self {
         Self { path: path.display().to_string(), bytes, shared: Vec::new() }
     }
 
@@ -177,7 +178,7 @@ impl Files {
         let options = LoadOptions { links: self.links };
         match self.given(path) {
             Some(given) => Ok(Source::from_bytes(given?.clone(), None, &options)?),
-            None => Source::open(path, &options).map_err(|error| {
+            None => open(path, &options).map_err(|error| {
                 let near = matches!(error, LoadError::Open { .. }).then(|| near(path)).flatten();
                 let mut failure = Failure::from(error);
                 failure.message.extend(near);
@@ -210,6 +211,14 @@ impl Files {
     pub fn require_folders<'p>(&self, paths: impl IntoIterator<Item = &'p PathBuf>) -> Result<(), Failure> {
         let mut files = paths.into_iter().filter(|path| self.memory(path).is_none());
         Ok(files.try_for_each(|path| require_folder(path))?)
+    }
+
+    /// Fails for a place in memory, where only models and single files can go.
+    pub fn require_real(&self, path: &Path) -> Result<(), Failure> {
+        match self.memory(path) {
+            Some(_) => Err(Failure::at(path, "a conversion needs the path of a file for the result")),
+            None => Ok(()),
+        }
     }
 
     /// Saves a model. Memory takes it with all its weights.

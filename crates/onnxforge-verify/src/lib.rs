@@ -6,6 +6,7 @@
 
 pub mod bench;
 pub mod blocks;
+mod branches;
 pub mod compare;
 pub mod draws;
 pub mod engine;
@@ -19,6 +20,7 @@ mod region;
 mod report;
 pub mod runtime;
 mod samples;
+mod steps;
 mod whole;
 
 use std::collections::{BTreeSet, HashMap};

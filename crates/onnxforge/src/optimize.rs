@@ -114,7 +114,9 @@ impl Verification {
         check_given(original, &self.given)?;
         let (engines, by_blocks) = match self.when {
             When::Off => (Engines::only(Engine::Native), false),
-            When::Final | When::Each => (self.engine.engines_for_results(), suits_blocks(original)),
+            When::Local | When::Final | When::Each => {
+                (self.engine.engines_for_results(), suits_blocks(original))
+            }
         };
         let comparison = verify::Options {
             samples: self.samples,

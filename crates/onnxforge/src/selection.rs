@@ -76,7 +76,9 @@ impl Selection {
             }
             false => self.only.clone(),
         };
-        for target in TARGETS {
+        // The passes of a target go together.
+        let by_name = !self.only.is_empty();
+        for target in TARGETS.into_iter().filter(|_| by_name) {
             let asked = |pass: &&'static Pass| chosen.contains(pass);
             if let (Some(adds), Some(omits)) = (target.adds().find(asked), target.omits().find(asked)) {
                 return Err(SelectionError::Opposed { adds: adds.name, omits: omits.name });

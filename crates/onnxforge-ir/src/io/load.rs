@@ -93,6 +93,12 @@ impl Source {
         Self::decode(&bytes.into(), files, name, false)
     }
 
+    /// A message that was read from a file of another format. Its weights stay where they are.
+    pub fn of_message(message: ModelProto, path: &Path) -> Self {
+        let files = ExternalFiles::new(None, LinkPolicy::default());
+        Self { message, files, mended: Vec::new(), name: path.to_owned(), is_file: false }
+    }
+
     fn decode(blob: &Blob, files: ExternalFiles, name: PathBuf, is_file: bool) -> Result<Self, LoadError> {
         match decode_model(blob) {
             Ok(message) => Ok(Self { message, files, mended: Vec::new(), name, is_file }),
