@@ -107,6 +107,14 @@ enum Bench {
     Latency(latency::Settings),
     /// What verification costs beside loading and running a model, and what it says, of ours and of other tools' results
     Verify(verification::Settings),
+    /// Which models optimize compares with their originals, at which sizes, and why it does not compare others
+    Compared {
+        /// Models, and folders of them
+        #[arg(required = true)]
+        folders: Vec<PathBuf>,
+    },
+    /// What exact rewrites leave of models, and whether ONNX Runtime gives the same bits
+    Exact(models::Options),
     /// How many nodes are known to come from a module, whether modules can be cut out, and whether that survives optimization
     Hierarchy(hierarchy::Settings),
     /// How many nodes ONNX Runtime runs after its own fusions, for models as they were and for what we make of them
@@ -163,6 +171,8 @@ fn main() -> ExitCode {
         Task::Bench(Bench::Passes(options)) => models::passes(&options),
         Task::Bench(Bench::Latency(options)) => latency::run(&options),
         Task::Bench(Bench::Verify(options)) => verification::run(&options),
+        Task::Bench(Bench::Compared { folders }) => models::compared(&folders),
+        Task::Bench(Bench::Exact(options)) => models::exact(&options),
         Task::Bench(Bench::Hierarchy(settings)) => hierarchy::run(&settings),
         Task::Bench(Bench::Census(options)) => models::census(&options),
         Task::Bench(Bench::Upgrade) => models::upgrade(),

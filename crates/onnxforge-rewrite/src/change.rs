@@ -6,7 +6,7 @@ use super::skip::{Reason, Skip};
 use onnxforge_ir::edit::{NewNode, Operand, Rewrite};
 use onnxforge_ir::{Accuracy, Attr, AttrValue, NodeId, Op, ScopeId, Tensor, Trust, ValueId};
 use onnxforge_ops::call::Bindings;
-use onnxforge_ops::contrib;
+use onnxforge_ops::{contrib, tflite};
 use onnxforge_proto::Str;
 
 /// What a rule wants to be done. The driver checks it and adds what nothing reads any more.
@@ -80,6 +80,17 @@ impl Change {
     ) -> NewNode {
         self.rewrite.import(contrib::DOMAIN, 1);
         self.call(Op::new(contrib::DOMAIN, name), inputs, outputs, attrs)
+    }
+
+    /// A new call of an operator of TensorFlow Lite, whose domain the model imports from now on.
+    pub fn tflite(
+        &mut self,
+        name: &str,
+        inputs: impl IntoIterator<Item = Operand>,
+        attrs: impl IntoIterator<Item = Attr>,
+    ) -> Operand {
+        self.rewrite.import(tflite::DOMAIN, 1);
+        self.call(Op::new(tflite::DOMAIN, name), inputs, 1, attrs).output(0)
     }
 
     /// Leaves an optional output of a new node out.

@@ -14,6 +14,7 @@ pub mod rotary;
 pub mod rotary_angles;
 pub mod slice_cuts;
 pub mod sums;
+pub mod windows;
 
 use crate::Cx;
 use onnxforge_ir::{NodeId, ValueId};

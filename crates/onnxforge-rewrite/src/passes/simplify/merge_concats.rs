@@ -27,6 +27,8 @@ pass!(merge_concats {
 
 /// The longest vector that neighbouring constants become.
 const LONGEST: usize = 1024;
+/// The most parts of a Concat that reads another one several times: each such merge may double them.
+const MOST_REPEATED: usize = 1024;
 
 static MERGE: At = At {
     name: "merge",
@@ -42,7 +44,11 @@ static MERGE: At = At {
             match inner(cx, part, along, outer) {
                 Ok(node) => {
                     parts.extend(cx.node(node).inputs().iter().map(|&part| Operand::from(part)));
-                    if !consumed.contains(&node) {
+                    let is_repeated = consumed.contains(&node);
+                    if is_repeated && parts.len() > MOST_REPEATED {
+                        return Err(Skip::because("it would have too many parts"));
+                    }
+                    if !is_repeated {
                         consumed.push(node);
                     }
                 }
