@@ -32,14 +32,14 @@ import transformers
 sys.path.append(str(Path(__file__).parents[2] / "scripts"))
 import export_decoders
 
-HEADS, CACHED_HEADS, HEAD, HIDDEN = 32, 8, 64, 2048
+HEADS, CACHED_HEADS, HEAD, HIDDEN, THETA = 32, 8, 64, 2048, 500000.0
 
 
 def llama(layers: int, words: int) -> export_decoders.Family:
     options = {
         **{"vocab_size": words, "hidden_size": HIDDEN, "intermediate_size": 8192, "num_hidden_layers": layers},
         **{"num_attention_heads": HEADS, "num_key_value_heads": CACHED_HEADS, "head_dim": HEAD},
-        **{"max_position_embeddings": 4096, "tie_word_embeddings": True, "rope_theta": 500000.0},
+        **{"max_position_embeddings": 4096, "tie_word_embeddings": True, "rope_theta": THETA},
         **{"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0},
     }
     return export_decoders.Family("LlamaConfig", "LlamaForCausalLM", options, CACHED_HEADS, HEAD, layers)
@@ -82,7 +82,9 @@ def models(folder: Path, arguments: argparse.Namespace) -> dict[str, Path]:
         with export_decoders.quiet():
             # Both models get the same weights.
             decoder.model.save_pretrained(folder / "weights")
-            # The builder wants some tokenizer.
+            # The builder looks for the base of the rotation where it was before transformers 5, and wants some tokenizer.
+            config = json.loads((folder / "weights" / "config.json").read_text())
+            (folder / "weights" / "config.json").write_text(json.dumps(config | {"rope_theta": THETA}))
             words = tokenizers.Tokenizer(tokenizers.models.WordLevel({"a": 0}, unk_token="a"))
             transformers.PreTrainedTokenizerFast(tokenizer_object=words).save_pretrained(folder / "weights")
             export_decoders.by_dynamo(decoder, export, external=True, declare=False)
@@ -101,7 +103,8 @@ def feeds(session: onnxruntime.InferenceSession, context: int) -> dict[str, np.n
     """One token after a context of so many: names are those of all the models."""
     random = np.random.default_rng(0)
     values = {}
-    for port in session.get_inputs():
+    # The models list their inputs in different orders.
+    for port in sorted(session.get_inputs(), key=lambda port: port.name):
         if port.name.startswith("past"):
             shape = (1, CACHED_HEADS, context, HEAD)
             values[port.name] = random.standard_normal(shape, dtype=np.float32)
