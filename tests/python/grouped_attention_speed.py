@@ -1,9 +1,10 @@
 """ONNX Runtime's time for attention with a cache and grouped heads, one token at a time: spelled out, as the standard operator, and as its own
 GroupQueryAttention, the last two with the rotation of queries and keys; in turn, on the same inputs.
 
-    python tests/python/grouped_attention_speed.py
+    python tests/python/grouped_attention_speed.py [--threads 1]
 """
 
+import argparse
 import statistics
 import time
 
@@ -104,9 +105,12 @@ def inputs(context):
 
 
 def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--threads", type=int, default=1)
+    threads = parser.parse_args().threads
     print("| context | " + " | ".join(f"{name}, ms" for name in FORMS) + " |\n|---" + "|---" * len(FORMS) + "|")
     options = ort.SessionOptions()
-    options.intra_op_num_threads = 2
+    options.intra_op_num_threads = threads
     options.log_severity_level = 4
     # Threads of other sessions must not take time from the one that runs.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
