@@ -256,7 +256,7 @@ def quiet() -> Iterator[None]:
         yield
 
 
-def by_dynamo(model: Flat, path: Path, external: bool = False, declare: bool = True) -> None:
+def by_dynamo(model: Flat, path: Path, external: bool = False) -> None:
     fixed = {"batch": 1} if model.variant == "one" else {}
     if model.variant == "merged":
         raise Impossible("Optimum merges what the other exporter writes")
@@ -281,7 +281,7 @@ def by_dynamo(model: Flat, path: Path, external: bool = False, declare: bool = T
         input_names=model.names,
         output_names=model.results,
     )
-    if declare and model.variant != "unnamed":
+    if model.variant != "unnamed":
         declared(model, path)
 
 
@@ -341,7 +341,7 @@ def merged(later: onnx.ModelProto, first: onnx.ModelProto) -> onnx.ModelProto:
 
 def declared(model: Flat, path: Path) -> None:
     """Gives dimensions of the inputs the names of `shape`, in place of the exporter's own."""
-    loaded = onnx.load(path)
+    loaded = onnx.load(path, load_external_data=False)
     inputs = {port.name: port.type.tensor_type.shape.dim for port in loaded.graph.input}
     names: dict[str, str] = {}
     for name in model.names:

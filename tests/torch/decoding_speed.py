@@ -87,7 +87,7 @@ def models(folder: Path, arguments: argparse.Namespace) -> dict[str, Path]:
             (folder / "weights" / "config.json").write_text(json.dumps(config | {"rope_theta": THETA}))
             words = tokenizers.Tokenizer(tokenizers.models.WordLevel({"a": 0}, unk_token="a"))
             transformers.PreTrainedTokenizerFast(tokenizer_object=words).save_pretrained(folder / "weights")
-            export_decoders.by_dynamo(decoder, export, external=True, declare=False)
+            export_decoders.by_dynamo(decoder, export, external=True)
     if not (folder / "offline.onnx").exists():
         offline(export, folder / "offline.onnx")
     command = [arguments.onnxforge, "optimize", export, "-o", ours, "--target", "ort", "--opset", arguments.opset]
