@@ -15,6 +15,7 @@ from .results import (
     BenchResult,
     CheckResult,
     CompareResult,
+    ConvertResult,
     CoverageResult,
     ExtractResult,
     FingerprintResult,
@@ -146,6 +147,57 @@ def upgrade(
         progress=progress,
     )
     return UpgradeResult(answer, _made(answer, model, output))
+
+
+def convert(
+    model: Model,
+    output: PathLike,
+    *,
+    weights: Literal["float32", "float16"] = "float32",
+    layout: Literal["keep", "nhwc"] = "keep",
+    set_dim: Optional[Mapping[str, int]] = None,
+    set_shape: Optional[Mapping[str, Shape]] = None,
+    verify: Literal["off", "final", "each"] = "final",
+    samples: int = 2,
+    engine: Engine = "auto",
+    inputs: Optional[Inputs] = None,
+    seed: int = 0,
+    follow_links: bool = False,
+    progress: Optional[ProgressCallback] = None,
+) -> ConvertResult:
+    """Convert a model to TensorFlow Lite or Core ML, and compare what was written with it.
+
+    :param model: a path, bytes, an ``onnx.ModelProto`` or an ``onnx_ir.Model``.
+    :param output: where to write the result: a name that ends in ``.tflite`` or ``.mlpackage`` says which it is to be.
+    :param weights: ``float16`` stores floats of weights in 16 bits.
+    :param layout: ``nhwc`` gives images among inputs and outputs with their channels last.
+    :param set_dim: sizes of named dimensions of the inputs, from now on.
+    :param set_shape: shapes of inputs, from now on.
+    :param verify: ``off`` checks nothing.
+    :param samples: how many inputs the comparison tries.
+    :param engine: what computes for the comparison.
+    :param inputs: inputs for the comparison by name, as arrays or as the path of an ``.npz`` archive; others are made up.
+    :param seed: other seeds make up other inputs.
+    :param follow_links: accept external data behind links that leave the model's folder.
+    :param progress: called with how far the work is; an exception in it ends the work.
+    """
+    answer = ask(
+        "convert",
+        model,
+        output=os.fspath(output),
+        weights=weights,
+        layout=layout,
+        set_dim=set_dim,
+        set_shape=set_shape,
+        verify=verify,
+        samples=samples,
+        engine=engine,
+        inputs=inputs,
+        seed=seed,
+        follow_links=follow_links,
+        progress=progress,
+    )
+    return ConvertResult(answer)
 
 
 def verify(
@@ -599,9 +651,44 @@ def passes(name: Optional[str] = None) -> list[dict[str, Any]]:
     return list(found)
 
 
-def explain(name: str, model: Model, *, follow_links: bool = False) -> Result:
-    """Tell where a pass fires in a model, and why it leaves other places alone."""
-    return Result(ask("explain", model, before=name, follow_links=follow_links))
+def explain(
+    name: str,
+    model: Model,
+    *,
+    target: Optional[Target] = None,
+    opset: Union[int, Literal["keep", "latest"]] = "keep",
+    accuracy: Literal["exact", "default"] = "default",
+    passes: Optional[Sequence[str]] = None,
+    skip: Optional[Sequence[str]] = None,
+    set_dim: Optional[Mapping[str, int]] = None,
+    set_shape: Optional[Mapping[str, Shape]] = None,
+    outputs: Optional[Sequence[str]] = None,
+    alone: bool = False,
+    follow_links: bool = False,
+) -> Result:
+    """Tell where a pass fires in a model, and why not elsewhere.
+
+    The pass runs among the others, as :func:`optimize` with the same options runs them; ``alone`` runs it on the model as it is in the file.
+
+    :param name: the pass; one that would not run is added.
+    """
+    return Result(
+        ask(
+            "explain",
+            model,
+            before=name,
+            target=target,
+            opset=opset,
+            accuracy=accuracy,
+            passes=listed(passes),
+            skip=skip,
+            set_dim=set_dim,
+            set_shape=set_shape,
+            outputs=outputs,
+            alone=alone,
+            follow_links=follow_links,
+        )
+    )
 
 
 def report(

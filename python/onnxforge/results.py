@@ -117,6 +117,38 @@ class UpgradeResult(ModelResult):
     """A model of a newer operator set."""
 
 
+class ConvertResult(Result):
+    """A model in another format. True where a file was written."""
+
+    @property
+    def refused(self) -> list[dict[str, Any]]:
+        """Every node that has no place in the format: its name, operator and reason. Nothing was written where there is one."""
+        return list(self.report["refused"])
+
+    @property
+    def operators(self) -> dict[str, int]:
+        """The operators of the file, and how many."""
+        return dict((self.report["summary"] or {}).get("operators", {}))
+
+    @property
+    def verdict(self) -> Optional[str]:
+        """How the file compares with the model; nothing where that was not asked for or could not be found out."""
+        found = self.report["comparison"]
+        return str(found["verdict"]) if found else None
+
+    def _headline(self) -> str:
+        if self.refused:
+            return f"{len(self.refused)} nodes cannot be expressed"
+        return f"{self.report['bytes']} bytes, {self.verdict or 'not compared'}"
+
+    def _tables(self) -> Iterable[tuple[Sequence[str], Iterable[Sequence[object]]]]:
+        def row(node: dict[str, Any]) -> Sequence[object]:
+            return node["node"], node["operator"], node["reason"]
+
+        yield ("node", "operator", "reason"), map(row, self.refused)
+        yield ("operator", "nodes"), self.operators.items()
+
+
 class VerifyResult(Result):
     """Whether two models compute the same. True where they do, up to rounding."""
 

@@ -44,6 +44,7 @@ mod rnn;
 mod sequence;
 mod signal;
 mod strings;
+pub mod tflite;
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -79,6 +80,7 @@ static FAMILIES: &[&[OpDef]] = &[
     sequence::OPS,
     signal::OPS,
     strings::OPS,
+    tflite::OPS,
 ];
 
 /// Every operator of the table.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use onnxforge_convert::UnknownFormat;
 use onnxforge_hierarchy::extract::ExtractError;
 use onnxforge_hierarchy::lineage::Stray;
 use onnxforge_hierarchy::select::NoModule;
@@ -60,6 +61,9 @@ pub enum Error {
     /// A module cannot be cut out.
     #[error(transparent)]
     Extract(#[from] ExtractError),
+    /// Nothing says which format is wanted.
+    #[error(transparent)]
+    Format(#[from] UnknownFormat),
     /// A file cannot be written.
     #[error(transparent)]
     Save(#[from] SaveError),

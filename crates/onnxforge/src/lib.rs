@@ -64,11 +64,15 @@
 //! | `onnxforge-ops` | [`ops`], [`infer`], [`eval`], [`check`] | the operators; shape inference, execution and checks of whole models |
 //! | `onnxforge-rewrite` | [`rewrite`], [`passes`], [`mod@upgrade`], [`interface`] | rules and their driver, passes, newer operator sets, other sizes |
 //! | `onnxforge-verify` | [`mod@verify`], [`runtime`], [`bench`] | whether models compute the same; ONNX Runtime |
+//! | `onnxforge-convert` | [`formats`] | files of TensorFlow Lite and Core ML: writers and readers |
 //! | `onnxforge-hierarchy` | [`hierarchy`] | the PyTorch modules that nodes come from |
 //! | `onnxforge-analysis` | [`analysis`] | what a model is made of, and what becomes of it |
 
+pub mod conversion;
 mod error;
+pub mod explain;
 pub mod extraction;
+pub mod kind;
 pub mod loading;
 pub mod opset;
 pub mod optimize;
@@ -79,6 +83,7 @@ pub mod verification;
 
 pub use onnxforge_analysis as analysis;
 pub use onnxforge_analysis::inspect::{Inspection, inspect};
+pub use onnxforge_convert as formats;
 pub use onnxforge_hierarchy as hierarchy;
 pub use onnxforge_hierarchy::Hierarchy;
 pub use onnxforge_ir as ir;
@@ -94,9 +99,11 @@ pub use onnxforge_rewrite::{interface, passes, upgrade};
 pub use onnxforge_verify as verify;
 pub use onnxforge_verify::{bench, runtime};
 
+pub use self::conversion::{ConvertOptions, Converted, convert, convert_with};
 pub use self::error::{Error, Invalid};
+pub use self::explain::{Explanation, explain, explain_with};
 pub use self::extraction::{ExtractOptions, Extracted, extract};
-pub use self::loading::{load, load_valid};
+pub use self::loading::{load, load_valid, open};
 pub use self::opset::Opset;
 pub use self::optimize::{AccuracyMode, Optimized, Options, optimize, optimize_with};
 pub use self::selection::Selection;

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use onnxforge_ir::io::{LoadOptions, Source};
+use onnxforge_convert::Format;
+use onnxforge_ir::io::{LoadError, LoadOptions, Source};
 use onnxforge_ir::mended::Mend;
 use onnxforge_ir::value::Port;
 use onnxforge_ir::{Model, Type, ValueId};
@@ -24,7 +25,15 @@ pub const HARMLESS: &[Rule] = &[
 /// Loads the model in a file, and makes sure that it is valid, once what runtimes accept anyway is mended
 /// ([`Model::mended`]). [`crate::io::load`] takes also what is not.
 pub fn load(path: impl AsRef<Path>) -> Result<Model, Error> {
-    load_valid(Source::open(path.as_ref(), &LoadOptions::default())?, &[])
+    load_valid(open(path.as_ref(), &LoadOptions::default())?, &[])
+}
+
+/// Decodes a file: an ONNX model, or one of a format that can be read ([`Format`]).
+pub fn open(path: &Path, options: &LoadOptions) -> Result<Source, LoadError> {
+    match Format::found_in(path) {
+        Some(format) => format.open(path),
+        None => Source::open(path, options),
+    }
 }
 
 /// The same for a file that is decoded already. `accepted` are rules that it may break, because what is to be done next takes

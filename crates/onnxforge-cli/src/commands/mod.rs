@@ -7,6 +7,7 @@ mod census;
 mod check;
 mod compare;
 mod completions;
+mod convert;
 mod coverage;
 mod doctor;
 mod explain;
@@ -75,6 +76,7 @@ macro_rules! commands {
 commands! {
     "Optimize": Optimize(optimize), Upgrade(upgrade), Passes(passes), Explain(explain);
     "Verify": Verify(verify), Compare(compare), Bench(bench), Reduce(reduce);
+    "Convert": Convert(convert);
     "Understand": Inspect(inspect), Audit(audit), Infer(infer), Attribute(attribute), Fingerprint(fingerprint), Census(census);
     "Modules": Tree(tree), Extract(extract), Report(report), Export(export), Tag(tag), Coverage(coverage), Validate(validate),
         Restore(restore), Strip(strip);

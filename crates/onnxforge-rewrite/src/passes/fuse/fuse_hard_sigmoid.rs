@@ -15,12 +15,16 @@
 
 use crate::passes::pass;
 use crate::passes::recognize::bounds::hold;
-use crate::passes::targets::TFLITE;
+use crate::passes::targets::{TFLITE, TFLITE_FILE};
 use crate::{At, Change, Cx, Reason, Skip, Trail};
 use onnxforge_ir::edit::Operand;
 use onnxforge_ir::{Accuracy, DType, NodeId, ValueId};
 
-pass!(fuse_hard_sigmoid { stage: Canonicalize, runs: Except(&[&TFLITE]), rules: [UNIT, SCALED] });
+pass!(fuse_hard_sigmoid {
+    stage: Canonicalize,
+    runs: Except(&[&TFLITE, &TFLITE_FILE]),
+    rules: [UNIT, SCALED]
+});
 
 const FEW: Accuracy = Accuracy::Rounding { ulps: 8.0 };
 

@@ -15,12 +15,12 @@ use crate::passes::pass;
 use crate::passes::recognize::channels::along_channels;
 use crate::passes::recognize::constant_math::floats;
 use crate::passes::recognize::norms::standardized;
-use crate::passes::targets::TFLITE;
+use crate::passes::targets::{TFLITE, TFLITE_FILE};
 use crate::{At, Change, Cx, Reason, Skip, Trail};
 use onnxforge_ir::dim::Dim;
 use onnxforge_ir::{Accuracy, DType, NodeId, Tensor, ValueId};
 
-pass!(fuse_instance_norm { stage: Fuse, runs: Except(&[&TFLITE]), rules: [SCALE, BIAS] });
+pass!(fuse_instance_norm { stage: Fuse, runs: Except(&[&TFLITE, &TFLITE_FILE]), rules: [SCALE, BIAS] });
 
 const OP: &str = "InstanceNormalization";
 const FEW: Accuracy = Accuracy::Rounding { ulps: 16.0 };

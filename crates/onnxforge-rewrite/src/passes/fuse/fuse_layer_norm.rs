@@ -17,10 +17,14 @@
 use crate::At;
 use crate::passes::pass;
 use crate::passes::recognize::norms::{self, standardized};
-use crate::passes::targets::TFLITE;
+use crate::passes::targets::{TFLITE, TFLITE_FILE};
 use onnxforge_ir::Accuracy;
 
-pass!(fuse_layer_norm { stage: Fuse, runs: Except(&[&TFLITE]), rules: [CORE, HALVES, SCALE, BIAS] });
+pass!(fuse_layer_norm {
+    stage: Fuse,
+    runs: Except(&[&TFLITE, &TFLITE_FILE]),
+    rules: [CORE, HALVES, SCALE, BIAS]
+});
 
 const OP: &str = "LayerNormalization";
 const FEW: Accuracy = Accuracy::Rounding { ulps: 16.0 };

@@ -12,13 +12,14 @@
 
 use crate::passes::pass;
 use crate::passes::recognize::reshape_target::constant_target;
+use crate::passes::targets::TFLITE_FILE;
 use crate::{At, Change, Cx, Reason, Skip};
 use onnxforge_ir::dim::Dim;
 use onnxforge_ir::edit::Operand;
 use onnxforge_ir::value::Use;
 use onnxforge_ir::{Accuracy, DType, NodeId, ValueId};
 
-pass!(fuse_matmul_add_3d { stage: Cleanup, rules: [HEADS, WEIGHTS] });
+pass!(fuse_matmul_add_3d { stage: Cleanup, runs: Except(&[&TFLITE_FILE]), rules: [HEADS, WEIGHTS] });
 
 static WEIGHTS: At = At {
     name: "weights",

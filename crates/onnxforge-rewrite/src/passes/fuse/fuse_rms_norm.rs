@@ -14,11 +14,15 @@
 
 use crate::passes::pass;
 use crate::passes::recognize::norms::{self, Recognised, deviation, mean, over_root, square};
-use crate::passes::targets::{COREML, TFLITE};
+use crate::passes::targets::{COREML, COREML_FILE, TFLITE, TFLITE_FILE};
 use crate::{At, Cx, Trail};
 use onnxforge_ir::{Accuracy, NodeId};
 
-pass!(fuse_rms_norm { stage: Fuse, runs: Except(&[&TFLITE, &COREML]), rules: [CORE, HALVES, SCALE] });
+pass!(fuse_rms_norm {
+    stage: Fuse,
+    runs: Except(&[&TFLITE, &COREML, &TFLITE_FILE, &COREML_FILE]),
+    rules: [CORE, HALVES, SCALE]
+});
 
 const OP: &str = "RMSNormalization";
 const FEW: Accuracy = Accuracy::Rounding { ulps: 16.0 };

@@ -9,12 +9,12 @@
 //! halves that it computes in something else than 32.
 
 use crate::passes::pass;
-use crate::passes::targets::TFLITE;
+use crate::passes::targets::{TFLITE, TFLITE_FILE};
 use crate::{At, Change, Cx, Reason, Skip};
 use onnxforge_ir::{Accuracy, DType, NodeId};
 use onnxforge_ops::Array;
 
-pass!(decompose_layernorm { stage: Target, runs: Only(&[&TFLITE]), rules: [DECOMPOSE] });
+pass!(decompose_layernorm { stage: Target, runs: Only(&[&TFLITE, &TFLITE_FILE]), rules: [DECOMPOSE] });
 
 static DECOMPOSE: At = At {
     name: "decompose",

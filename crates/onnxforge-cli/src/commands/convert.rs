@@ -1,0 +1,146 @@
+//! `onnxforge convert`: a model as a file of another runtime.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use comfy_table::Cell;
+use onnxforge::formats::{Layout, Options, Weights};
+use onnxforge::interface::Wishes;
+use onnxforge::verify::Verdict as Said;
+use onnxforge::{ConvertOptions, Converted, convert_with};
+use serde::Serialize;
+
+use super::verify::said;
+use crate::arguments::{Checks, named_shape, named_size};
+use crate::failure::{Failure, Verdict};
+use crate::files::{WrittenFile, show_files};
+use crate::output::{Output, bytes, grouped, number, table};
+
+/// Convert a model to TensorFlow Lite or Core ML.
+///
+/// The end of the result's name says which: .tflite or .mlpackage. What is written is read back and compared with the model. A model with nodes that the
+/// format has no place for is not written; they are listed, each with the reason.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The model.
+    model: PathBuf,
+    /// Where to write the result: a name that ends in .tflite or .mlpackage.
+    #[arg(short, long)]
+    output: PathBuf,
+    /// How floats of weights are stored.
+    #[arg(long, value_enum, default_value = "float32")]
+    weights: WeightsArg,
+    /// The layout of images among inputs and outputs.
+    #[arg(long, value_enum, default_value = "keep")]
+    layout: LayoutArg,
+    /// Fix a symbolic input dimension.
+    #[arg(long, value_name = "NAME=N", value_parser = named_size)]
+    set_dim: Vec<(String, usize)>,
+    /// Fix the shape of an input; symbolic dimensions get the same size everywhere.
+    #[arg(long, value_name = "NAME=N,N,…", value_parser = named_shape)]
+    set_shape: Vec<(String, Vec<usize>)>,
+    #[command(flatten)]
+    checks: Checks,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum WeightsArg {
+    /// As they are.
+    Float32,
+    /// In 16 bits, widened when the model is loaded.
+    Float16,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum LayoutArg {
+    /// As in the model.
+    Keep,
+    /// Channels last.
+    Nhwc,
+}
+
+/// What `--json` shows.
+#[derive(Debug, Serialize)]
+struct Shown {
+    #[serde(flatten)]
+    converted: Converted,
+    files: Vec<WrittenFile>,
+}
+
+pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
+    output.files.require_real(&args.output)?;
+    let model = output.files.load_valid(&args.model, &[])?;
+    let options = ConvertOptions {
+        interface: Wishes {
+            dims: args.set_dim.iter().cloned().collect(),
+            shapes: args.set_shape.iter().cloned().collect(),
+            outputs: Vec::new(),
+        },
+        file: Options {
+            weights: match args.weights {
+                WeightsArg::Float32 => Weights::Float32,
+                WeightsArg::Float16 => Weights::Float16,
+            },
+            layout: match args.layout {
+                LayoutArg::Keep => Layout::Keep,
+                LayoutArg::Nhwc => Layout::Nhwc,
+            },
+        },
+        verification: args.checks.verification(&model, output)?,
+    };
+    let converted = convert_with(model, &args.output, &options, output.progress())
+        .map_err(|error| Failure::from(error).about(&args.model))?;
+    let files = converted.bytes.map(|size| WrittenFile::new(&args.output, size)).into_iter().collect();
+    let is_good = converted.is_written() && (converted.is_verified() || !args.checks.require_verified);
+    let shown = Shown { converted, files };
+    output.result(&shown, |out| shown.show(out))?;
+    Ok(if is_good { Verdict::Yes } else { Verdict::No })
+}
+
+impl Shown {
+    fn show(&self, out: &mut dyn Write) -> io::Result<()> {
+        let Converted { format, summary, refused, comparison, unverified, .. } = &self.converted;
+        if !refused.is_empty() {
+            let mut rows = table(&["node", "operator", "why it has no place", "what may help"]);
+            for refusal in refused {
+                let hint = refusal.hint.unwrap_or_default();
+                rows.add_row([&*refusal.node, &refusal.operator, &refusal.reason, hint].map(Cell::new));
+            }
+            writeln!(out, "{rows}")?;
+            let count = refused.len();
+            return writeln!(out, "nothing was written: {} cannot express {count} nodes", format.name());
+        }
+        if let Some(summary) = summary {
+            let mut rows = table(&["operator", "nodes"]);
+            for (operator, count) in &summary.operators {
+                rows.add_row([Cell::new(operator), number(grouped(*count as u64))]);
+            }
+            writeln!(out, "{rows}")?;
+            let (weights, transposes) = (bytes(summary.weights), summary.transposes);
+            writeln!(
+                out,
+                "{weights} of weights; {transposes} operators only move elements into another layout"
+            )?;
+            summary.notes.iter().try_for_each(|note| writeln!(out, "{note}"))?;
+        }
+        if let Some(report) = comparison {
+            let worst = report.by_sample.iter().copied().fold(0.0, f64::max);
+            let (samples, engine) = (report.samples, report.engine.name());
+            let words = said(report.verdict);
+            writeln!(
+                out,
+                "{words}, at most {worst:.1e} of the scale apart ({samples} samples, engine {engine})"
+            )?;
+            if let Some(first) = &report.first_difference {
+                writeln!(out, "the first output that differs is {}", first.name)?;
+            }
+            if report.verdict == Said::Different {
+                writeln!(out, "nothing was written; please report this")?;
+            }
+        }
+        if let Some(why) = unverified {
+            writeln!(out, "not compared with the model: {why}")?;
+        }
+        show_files(&self.files, out)
+    }
+}

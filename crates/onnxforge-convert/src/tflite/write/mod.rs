@@ -1,0 +1,356 @@
+//! Models to graphs: every node becomes one operator, or a few.
+
+mod arithmetic;
+mod layers;
+mod layout;
+mod select;
+mod shapes;
+mod table;
+
+use std::collections::{BTreeMap, HashMap};
+
+use onnxforge_ir::dim::Dim;
+use onnxforge_ir::{AttrValue, DType, Model, Node, NodeId, Tensor as Constant, Type, ValueId};
+use onnxforge_ops::call::Call;
+use onnxforge_ops::callee::{Callee, Functions};
+use onnxforge_ops::error::OpError;
+use onnxforge_ops::infer::Inference;
+use onnxforge_proto::blob::Blob;
+
+use super::graph::{Graph, Named, Operator, Setting, Tensor};
+use super::schema::{self, Builtin};
+use crate::refusal::{Refusal, Refusals};
+
+/// Why a node has no place in the format.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Why {
+    reason: String,
+    hint: Option<&'static str>,
+}
+
+impl Why {
+    /// Something that helps.
+    fn hinting(self, hint: &'static str) -> Self {
+        Self { hint: Some(hint), ..self }
+    }
+}
+
+impl From<String> for Why {
+    fn from(reason: String) -> Self {
+        Self { reason, hint: None }
+    }
+}
+
+impl From<&str> for Why {
+    fn from(reason: &str) -> Self {
+        reason.to_owned().into()
+    }
+}
+
+impl From<OpError> for Why {
+    fn from(error: OpError) -> Self {
+        error.to_string().into()
+    }
+}
+
+/// A graph under construction.
+pub struct Writer<'m> {
+    model: &'m Model,
+    facts: Inference,
+    functions: Functions,
+    graph: Graph,
+    /// The tensors that values have become.
+    known: HashMap<ValueId, i32>,
+    /// Constants that the format needs, by type, shape and bytes.
+    shared: BTreeMap<(u8, Vec<i32>, Vec<u8>), i32>,
+}
+
+/// The graph of a model, once the passes of the target ran.
+pub fn write(model: &Model) -> Result<Graph, Refusals> {
+    let mut writer = Writer {
+        model,
+        facts: Inference::of(model),
+        functions: Functions::of(model),
+        graph: Graph::default(),
+        known: HashMap::new(),
+        shared: BTreeMap::new(),
+    };
+    let mut refusals = Vec::new();
+    let main = model.scope(model.main());
+    for port in main.inputs() {
+        match writer.port(port.value, &port.declared()) {
+            Ok(named) => writer.graph.inputs.push(named),
+            Err(why) => refusals.push(refused("input", model.value(port.value).name(), why)),
+        }
+    }
+    for (id, _) in model.nodes_in(model.main()) {
+        if let Err(why) = writer.node(id) {
+            let refusal = Refusal::of(model, id, why.reason);
+            refusals.push(Refusal { hint: why.hint, ..refusal });
+        }
+    }
+    for port in main.outputs() {
+        match writer.port(port.value, &port.declared()) {
+            Ok(named) => writer.graph.outputs.push(named),
+            Err(why) => refusals.push(refused("output", model.value(port.value).name(), why)),
+        }
+    }
+    if refusals.is_empty() { Ok(writer.graph) } else { Err(Refusals(refusals)) }
+}
+
+fn refused(kind: &str, name: &str, why: Why) -> Refusal {
+    Refusal { hint: why.hint, ..Refusal::about(kind, name, why.reason) }
+}
+
+impl<'m> Writer<'m> {
+    /// An input or output of the graph.
+    fn port(&mut self, value: ValueId, declared: &Type) -> Result<Named, Why> {
+        if !matches!(declared, Type::Tensor(..) | Type::Unknown) {
+            return Err("it is no tensor".into());
+        }
+        let tensor = self.tensor(value)?;
+        Ok(Named { name: self.model.value(value).name().to_string(), tensor })
+    }
+
+    fn node(&mut self, id: NodeId) -> Result<(), Why> {
+        let lower = table::find(&self.model.node(id).op().to_string());
+        let lower =
+            lower.ok_or_else(|| Why::from("there is no such operator, and no pass says it in others"))?;
+        lower(self, id)
+    }
+
+    fn of(&self, id: NodeId) -> &'m Node {
+        self.model.node(id)
+    }
+
+    /// The call that a node makes.
+    fn call(&self, id: NodeId) -> Result<Call<'m>, Why> {
+        match self.functions.callee(self.model, id, None) {
+            Callee::Operator(call) => Ok(call),
+            _ => Err("the operator is not known".into()),
+        }
+    }
+
+    fn arg(&self, id: NodeId, index: usize) -> Result<ValueId, Why> {
+        self.of(id).input(index).ok_or_else(|| format!("input {index} is missing").into())
+    }
+
+    /// The shape of a value.
+    fn shape(&self, value: ValueId) -> Result<Vec<Dim>, Why> {
+        let name = self.model.value(value).name();
+        let shape = self.facts.shape(value).map(<[Dim]>::to_vec);
+        shape.ok_or_else(|| {
+            Why::from(format!("the number of axes of {name} is not known")).hinting("--set-shape may help")
+        })
+    }
+
+    fn rank(&self, value: ValueId) -> Result<usize, Why> {
+        self.shape(value).map(|shape| shape.len())
+    }
+
+    fn dtype(&self, value: ValueId) -> Result<DType, Why> {
+        let fact = self.facts.tensor(value).and_then(|fact| fact.dtype);
+        fact.ok_or_else(|| {
+            format!("the element type of {} is not known", self.model.value(value).name()).into()
+        })
+    }
+
+    /// The integers that a value always holds.
+    fn ints(&self, value: ValueId) -> Option<Vec<i64>> {
+        let known = self.facts.tensor(value).and_then(onnxforge_ops::TensorFact::ints);
+        known.or_else(|| self.model.constant(value)?.to_i64s().ok())
+    }
+
+    /// The integers that an input always holds, which the format wants to know.
+    fn fixed_ints(&self, id: NodeId, index: usize) -> Result<Vec<i64>, Why> {
+        let value = self.arg(id, index)?;
+        self.ints(value).ok_or_else(|| format!("input {index} is computed").into())
+    }
+
+    /// Whether two sizes are provably equal.
+    fn same(&self, a: &Dim, b: &Dim) -> bool {
+        a.provably_equal(b, self.facts.symbols())
+    }
+
+    fn same_shape(&self, a: &[Dim], b: &[Dim]) -> bool {
+        a.len() == b.len() && a.iter().zip(b).all(|(a, b)| self.same(a, b))
+    }
+
+    /// The tensor of a value.
+    fn tensor(&mut self, value: ValueId) -> Result<i32, Why> {
+        if let Some(&known) = self.known.get(&value) {
+            return Ok(known);
+        }
+        let name = self.model.value(value).name().to_string();
+        let index = match self.model.constant(value) {
+            Some(constant) => self.stored(&name, constant)?,
+            None => {
+                let (dtype, shape) = (self.dtype(value)?, self.shape(value)?);
+                self.computed(&name, dtype, &shape)?
+            }
+        };
+        self.known.insert(value, index);
+        Ok(index)
+    }
+
+    fn push(&mut self, tensor: Tensor) -> i32 {
+        self.graph.tensors.push(tensor);
+        self.graph.tensors.len() as i32 - 1
+    }
+
+    /// A tensor that an operator computes.
+    fn computed(&mut self, name: &str, dtype: DType, shape: &[Dim]) -> Result<i32, Why> {
+        let size = |dim: &Dim| match dim.as_const() {
+            Some(size) => {
+                i32::try_from(size).map(Some).map_err(|_| Why::from("a size does not fit into 32 bits"))
+            }
+            None => Ok(None),
+        };
+        let shape = shape.iter().map(size).collect::<Result<_, _>>()?;
+        let dtype = code(dtype)?;
+        Ok(self.push(Tensor { name: name.to_owned(), dtype, shape, data: None }))
+    }
+
+    /// A tensor that is computed on the way to the results of a node.
+    fn scratch(&mut self, id: NodeId, dtype: DType, shape: &[Dim]) -> Result<i32, Why> {
+        let output = self.of(id).outputs().iter().flatten().next();
+        let name = output.map_or_else(String::new, |&output| self.model.value(output).name().to_string());
+        self.computed(&format!("{name}/{}", self.graph.tensors.len()), dtype, shape)
+    }
+
+    /// A constant, whose elements stay where they are.
+    fn stored(&mut self, name: &str, constant: &Constant) -> Result<i32, Why> {
+        let size = |&size: &usize| {
+            i32::try_from(size).map(Some).map_err(|_| Why::from("a size does not fit into 32 bits"))
+        };
+        let shape = constant.shape().iter().map(size).collect::<Result<_, _>>()?;
+        let data = constant.payload().map_err(|error| Why::from(error.to_string()))?;
+        Ok(self.push(Tensor {
+            name: name.to_owned(),
+            dtype: code(constant.dtype())?,
+            shape,
+            data: Some(data),
+        }))
+    }
+
+    /// A constant that the format needs; equal ones are one.
+    fn needed(&mut self, dtype: DType, shape: &[i32], bytes: Vec<u8>) -> Result<i32, Why> {
+        let key = (code(dtype)?, shape.to_vec(), bytes);
+        if let Some(&known) = self.shared.get(&key) {
+            return Ok(known);
+        }
+        let tensor = Tensor {
+            name: format!("constant/{}", self.shared.len()),
+            dtype: key.0,
+            shape: shape.iter().copied().map(Some).collect(),
+            data: Some(Blob::from(key.2.clone()).into()),
+        };
+        let index = self.push(tensor);
+        self.shared.insert(key, index);
+        Ok(index)
+    }
+
+    /// A list of integers of 32 bits.
+    fn list(&mut self, values: &[i64]) -> Result<i32, Why> {
+        let bytes = narrow(values)?.iter().flat_map(|value| value.to_le_bytes()).collect();
+        self.needed(DType::I32, &[values.len() as i32], bytes)
+    }
+
+    /// An integer of 32 bits.
+    fn number(&mut self, value: i64) -> Result<i32, Why> {
+        let bytes = narrow(&[value])?.iter().flat_map(|value| value.to_le_bytes()).collect();
+        self.needed(DType::I32, &[], bytes)
+    }
+
+    /// A float of 32 bits.
+    fn float(&mut self, value: f32) -> Result<i32, Why> {
+        self.needed(DType::F32, &[], value.to_le_bytes().to_vec())
+    }
+
+    /// A value as integers of 32 bits: sizes and places, which do not need more.
+    fn narrowed(&mut self, id: NodeId, value: ValueId) -> Result<i32, Why> {
+        if let Some(ints) = self.ints(value) {
+            let clamped: Vec<i64> =
+                ints.iter().map(|&int| int.clamp(i32::MIN.into(), i32::MAX.into())).collect();
+            return match self.rank(value)? {
+                0 => self.number(clamped.first().copied().unwrap_or_default()),
+                _ => self.list(&clamped),
+            };
+        }
+        self.narrowed_tensor(id, value)
+    }
+
+    /// The same of any number of axes.
+    fn narrowed_tensor(&mut self, id: NodeId, value: ValueId) -> Result<i32, Why> {
+        let (from, shape) = (self.tensor(value)?, self.shape(value)?);
+        if self.dtype(value)? == DType::I32 {
+            return Ok(from);
+        }
+        let to = self.scratch(id, DType::I32, &shape)?;
+        self.cast(from, to);
+        Ok(to)
+    }
+
+    fn cast(&mut self, from: i32, to: i32) {
+        let [a, b] = [from, to].map(|tensor| self.type_of(tensor));
+        self.emit(schema::CAST, 1, vec![(0, Setting::Byte(a)), (1, Setting::Byte(b))], &[from], &[to]);
+    }
+
+    fn type_of(&self, tensor: i32) -> u8 {
+        usize::try_from(tensor)
+            .ok()
+            .and_then(|index| self.graph.tensors.get(index))
+            .map_or(0, |tensor| tensor.dtype)
+    }
+
+    /// One more operator.
+    fn emit(
+        &mut self,
+        builtin: Builtin,
+        version: i32,
+        settings: Vec<(u16, Setting)>,
+        inputs: &[i32],
+        outputs: &[i32],
+    ) {
+        let (inputs, outputs) = (inputs.to_vec(), outputs.to_vec());
+        self.graph.operators.push(Operator { builtin, version, settings, inputs, outputs });
+    }
+
+    /// The tensor of the first result of a node.
+    fn result(&mut self, id: NodeId) -> Result<i32, Why> {
+        let output = self.of(id).output(0).ok_or_else(|| Why::from("nothing reads its first result"))?;
+        self.tensor(output)
+    }
+
+    /// Fails unless a value has one of these element types.
+    fn takes(&self, value: ValueId, types: &[DType]) -> Result<DType, Why> {
+        let dtype = self.dtype(value)?;
+        match types.contains(&dtype) {
+            true => Ok(dtype),
+            false => Err(format!("the operator does not take {}", dtype.name()).into()),
+        }
+    }
+
+    /// Fails where an attribute is not what it has to be.
+    fn demand(&self, id: NodeId, name: &'static str, holds: bool) -> Result<(), Why> {
+        if holds {
+            return Ok(());
+        }
+        let value = match self.of(id).attr(name) {
+            Some(AttrValue::Int(value)) => format!(" {value}"),
+            Some(AttrValue::String(value)) => format!(" {}", String::from_utf8_lossy(value)),
+            _ => String::new(),
+        };
+        Err(format!("the operator has no {name}{value}").into())
+    }
+}
+
+fn code(dtype: DType) -> Result<u8, Why> {
+    schema::type_code(dtype).ok_or_else(|| format!("there are no tensors of {}", dtype.name()).into())
+}
+
+fn narrow(values: &[i64]) -> Result<Vec<i32>, Why> {
+    let narrow =
+        |&value: &i64| i32::try_from(value).map_err(|_| Why::from("a number does not fit into 32 bits"));
+    values.iter().map(narrow).collect()
+}
