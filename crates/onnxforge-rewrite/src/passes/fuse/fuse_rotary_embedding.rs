@@ -13,7 +13,7 @@
 //! into the operator's shape would take more nodes.
 
 use crate::passes::pass;
-use crate::passes::recognize::heads::split_heads;
+use crate::passes::recognize::heads::{Source, split_heads};
 use crate::passes::recognize::rotary::{Pairs, joined, part, turned, whole};
 use crate::passes::recognize::rotary_angles::{Angles, angles, before_moves, is_doubled};
 use crate::passes::recognize::slice_cuts::axis_size;
@@ -242,7 +242,9 @@ fn partial(cx: &Cx<'_>, concat: NodeId) -> Result<Change, Skip> {
 /// Rotates before the heads are split off, so that whoever joins them again finds them together.
 fn heads(cx: &Cx<'_>, id: NodeId) -> Result<Change, Skip> {
     let four = cx.input(id, 0)?;
-    let (x, count, [split, transpose]) = split_heads(cx, four, id)?;
+    let (Source::Value(x), count, [split, transpose]) = split_heads(cx, four, id)? else {
+        return Err(Skip::NOT_HERE);
+    };
     cx.read_only_by(four, id)?;
     cx.read_only_by(cx.output(split)?, transpose)?;
     let y = cx.output(id)?;
