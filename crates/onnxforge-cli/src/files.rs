@@ -80,6 +80,7 @@ pub struct WrittenFile {
 const SHOWN_SHARED: usize = 3;
 
 impl WrittenFile {
+    /// A file of so many bytes.
     pub fn new(path: &Path, bytes: u64) -> Self {
         Self { path: path.display().to_string(), bytes, shared: Vec::new() }
     }

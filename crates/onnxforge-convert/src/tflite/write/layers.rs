@@ -184,6 +184,19 @@ pub fn reduce(w: &mut Writer<'_>, id: NodeId) -> Result<(), Why> {
         _ => (schema::REDUCE_PROD, &[DType::F32, DType::I32, DType::I64]),
     };
     w.takes(x, types)?;
+    let keeps = call.flag("keepdims")?;
+    if let Some(axes) = w.of(id).input(1).filter(|&axes| w.ints(axes).is_none()) {
+        // Without any axis it would be all or none.
+        let some =
+            w.shape(axes)?.first().and_then(onnxforge_ir::dim::Dim::as_const).is_some_and(|count| count > 0);
+        if !some {
+            return Err("its axes are not known".into());
+        }
+        let inputs = [w.tensor(x)?, w.narrowed(id, axes)?];
+        let y = w.result(id)?;
+        w.emit(builtin, 1, vec![(0, Setting::Byte(keeps.into()))], &inputs, &[y]);
+        return Ok(());
+    }
     let given = match w.of(id).input(1) {
         Some(_) => Some(w.fixed_ints(id, 1)?),
         None => call.opt_ints("axes")?,
@@ -195,7 +208,6 @@ pub fn reduce(w: &mut Writer<'_>, id: NodeId) -> Result<(), Why> {
         }
         None => (0..rank).collect(),
     };
-    let keeps = call.flag("keepdims")?;
     reduced(w, id, builtin, &given, keeps)
 }
 

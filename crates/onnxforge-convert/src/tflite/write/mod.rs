@@ -167,6 +167,12 @@ impl<'m> Writer<'m> {
         self.ints(value).ok_or_else(|| format!("input {index} is computed").into())
     }
 
+    /// Whether the integers of a computed list are known as expressions.
+    fn is_expressed(&self, value: ValueId) -> bool {
+        let fact = self.facts.tensor(value);
+        self.model.constant(value).is_none() && fact.is_some_and(|fact| fact.dims().is_some())
+    }
+
     /// Whether two sizes are provably equal.
     fn same(&self, a: &Dim, b: &Dim) -> bool {
         a.provably_equal(b, self.facts.symbols())

@@ -1,0 +1,4 @@
+//! Conversions to other formats and back.
+
+mod hostile;
+mod tflite;
