@@ -192,6 +192,9 @@ pub fn reduce(w: &mut Writer<'_>, id: NodeId) -> Result<(), Why> {
         if !some {
             return Err("its axes are not known".into());
         }
+        if w.shape(x)?.iter().any(|size| size.as_const() == Some(0)) {
+            return Err("it reduces an axis of no elements".into());
+        }
         let inputs = [w.tensor(x)?, w.narrowed(id, axes)?];
         let y = w.result(id)?;
         w.emit(builtin, 1, vec![(0, Setting::Byte(keeps.into()))], &inputs, &[y]);
@@ -218,8 +221,13 @@ fn reduced(
     axes: &[usize],
     keeps: bool,
 ) -> Result<(), Why> {
-    let axes: Vec<i64> = axes.iter().map(|&axis| axis as i64).collect();
     let x = w.arg(id, 0)?;
+    let shape = w.shape(x)?;
+    // Of no numbers at all, the extremes of the format are finite.
+    if axes.iter().any(|&axis| shape.get(axis).and_then(onnxforge_ir::dim::Dim::as_const) == Some(0)) {
+        return Err("it reduces an axis of no elements".into());
+    }
+    let axes: Vec<i64> = axes.iter().map(|&axis| axis as i64).collect();
     let inputs = [w.tensor(x)?, w.list(&axes)?];
     let y = w.result(id)?;
     w.emit(builtin, 1, vec![(0, Setting::Byte(keeps.into()))], &inputs, &[y]);

@@ -108,6 +108,9 @@ impl<'m> Writer<'m> {
         if !matches!(declared, Type::Tensor(..) | Type::Unknown) {
             return Err("it is no tensor".into());
         }
+        if self.facts.shape(value).is_some_and(|shape| shape.iter().any(|size| size.as_const() == Some(0))) {
+            return Err("runtimes hand over no tensors without elements".into());
+        }
         let tensor = self.tensor(value)?;
         Ok(Named { name: self.model.value(value).name().to_string(), tensor })
     }
