@@ -41,16 +41,16 @@ pub fn converted(model: &Model) -> Result<Vec<u8>, Refusals> {
     Ok(bytes(&artifact.parts[0].pieces))
 }
 
-fn read(bytes: Vec<u8>) -> Model {
+pub fn read(bytes: Vec<u8>) -> Model {
     let source = tflite::decode(&Blob::from(bytes), Path::new("x.tflite"));
     source.and_then(|source| source.into_model()).unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn run(model: &Model, inputs: &HashMap<String, Value>) -> Vec<(std::sync::Arc<str>, Value)> {
+pub fn run(model: &Model, inputs: &HashMap<String, Value>) -> Vec<(std::sync::Arc<str>, Value)> {
     Session::new(model, eval::Options::default()).run(inputs).unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn numbers(value: &Value) -> &Array {
+pub fn numbers(value: &Value) -> &Array {
     match value {
         Value::Tensor(array) => array,
         other => panic!("{other:?}"),
@@ -72,15 +72,26 @@ fn comes_back(graph: &str) {
         assert_eq!(before.len(), after.len(), "{graph}");
         for ((name, a), (same, b)) in before.iter().zip(&after) {
             assert_eq!(name, same);
-            let (a, b) = (numbers(a), numbers(b));
-            assert_eq!((a.dtype(), a.shape()), (b.dtype(), b.shape()), "{name} of {graph}");
-            let (x, y) = (a.to_f64s().unwrap(), b.to_f64s().unwrap());
-            let scale = x.iter().filter(|x| x.is_finite()).fold(1e-9, |scale: f64, x| scale.max(x.abs()));
-            let close =
-                |(x, y): (&f64, &f64)| x == y || x.is_nan() && y.is_nan() || (x - y).abs() <= 1e-6 * scale;
-            assert!(x.iter().zip(&y).all(close), "{name} of {graph}: {x:?} became {y:?}");
+            close(numbers(a), numbers(b)).unwrap_or_else(|why| panic!("{name} of {graph}: {why}"));
         }
     }
+}
+
+/// Whether two arrays are the same up to rounding.
+pub fn close(a: &Array, b: &Array) -> Result<(), String> {
+    if (a.dtype(), a.shape()) != (b.dtype(), b.shape()) {
+        return Err(format!(
+            "{} {:?} became {} {:?}",
+            a.dtype().name(),
+            a.shape(),
+            b.dtype().name(),
+            b.shape()
+        ));
+    }
+    let (x, y) = (a.to_f64s().unwrap(), b.to_f64s().unwrap());
+    let scale = x.iter().filter(|x| x.is_finite()).fold(1e-9, |scale: f64, x| scale.max(x.abs()));
+    let same = |(x, y): (&f64, &f64)| x == y || x.is_nan() && y.is_nan() || (x - y).abs() <= 1e-5 * scale;
+    if x.iter().zip(&y).all(same) { Ok(()) } else { Err(format!("{x:?} became {y:?}")) }
 }
 
 fn refused(graph: &str) -> Vec<(String, String)> {
