@@ -67,6 +67,7 @@ class Family:
     options: dict[str, Any]
     cached_heads: int = HEADS
     head: int = HIDDEN // HEADS
+    layers: int = LAYERS
     crosses: bool = False
 
     def build(self) -> nn.Module:
@@ -101,6 +102,29 @@ FAMILIES = {
         {**TEXT, "num_key_value_heads": 2, "head_dim": 24, "sliding_window": 32, "query_pre_attn_scalar": 24},
         cached_heads=2,
         head=24,
+    ),
+    "gemma3": Family(
+        "Gemma3TextConfig",
+        "Gemma3ForCausalLM",
+        {
+            **{**TEXT, "num_key_value_heads": 2, "head_dim": 24, "sliding_window": 32, "query_pre_attn_scalar": 24},
+            "layer_types": ["sliding_attention", "full_attention"],
+        },
+        cached_heads=2,
+        head=24,
+    ),
+    "gpt_neox": Family("GPTNeoXConfig", "GPTNeoXForCausalLM", {**TEXT, "rotary_pct": 0.5, **SPECIAL}),
+    "falcon": Family(
+        "FalconConfig", "FalconForCausalLM", {**PLAIN, "multi_query": True, "alibi": False, **SPECIAL}, cached_heads=1
+    ),
+    "mixtral": Family(
+        "MixtralConfig",
+        "MixtralForCausalLM",
+        {
+            **{**TEXT, "num_key_value_heads": 2, "num_local_experts": 4, "num_experts_per_tok": 2},
+            "experts_implementation": "batched_mm",
+        },
+        cached_heads=2,
     ),
     "whisper": Family(
         "WhisperConfig",
@@ -144,7 +168,7 @@ class Flat(nn.Module):
         self.accepts = inspect.signature(self.model.forward).parameters
         if variant == "positions" and "position_ids" not in self.accepts:
             raise Impossible("the model takes no position ids")
-        own = [f"past_key_values.{layer}.{part}" for layer in range(LAYERS) for part in ("key", "value")]
+        own = [f"past_key_values.{layer}.{part}" for layer in range(family.layers) for part in ("key", "value")]
         names = ["input_ids"] if not family.crosses else ["decoder_input_ids"]
         if variant != "bare":
             names.append("attention_mask" if not family.crosses else "decoder_attention_mask")
@@ -170,12 +194,12 @@ class Flat(nn.Module):
             given = {name: value.reshape(1, *value.shape[1:]) for name, value in given.items()}
         cache = [value for name, value in given.items() if name.startswith("past")]
         layers = list(zip(cache[0::2], cache[1::2]))
-        past: Any = DynamicCache(layers[:LAYERS])
+        past: Any = DynamicCache(layers[: self.family.layers])
         options: dict[str, Any] = {name: value for name, value in given.items() if not name.startswith("past")}
         if self.family.crosses:
-            past = EncoderDecoderCache(past, DynamicCache(layers[LAYERS:]))
+            past = EncoderDecoderCache(past, DynamicCache(layers[self.family.layers :]))
             # The encoder's part of the cache is complete: of its states only the size is looked at.
-            keys = layers[LAYERS][0]
+            keys = layers[self.family.layers][0]
             states = keys.transpose(1, 2).reshape(keys.shape[0], -1, HIDDEN)
             options["encoder_outputs"] = (states,)
         made = self.model(**options, past_key_values=past, use_cache=True, return_dict=True)
@@ -218,7 +242,7 @@ def quiet() -> Iterator[None]:
         yield
 
 
-def by_dynamo(model: Flat, path: Path) -> None:
+def by_dynamo(model: Flat, path: Path, external: bool = False, declare: bool = True) -> None:
     fixed = {"batch": 1} if model.variant == "one" else {}
     tensors = tuple(torch.from_numpy(value) for value in example(model, {**sizes(), **fixed}).values())
     # Which dimensions are equal is for the exporter to find.
@@ -237,11 +261,11 @@ def by_dynamo(model: Flat, path: Path) -> None:
         str(path),
         dynamo=True,
         verbose=False,
-        external_data=False,
+        external_data=external,
         input_names=model.names,
         output_names=model.results,
     )
-    if model.variant != "unnamed":
+    if declare and model.variant != "unnamed":
         declared(model, path)
 
 

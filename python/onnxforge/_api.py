@@ -651,9 +651,44 @@ def passes(name: Optional[str] = None) -> list[dict[str, Any]]:
     return list(found)
 
 
-def explain(name: str, model: Model, *, follow_links: bool = False) -> Result:
-    """Tell where a pass fires in a model, and why it leaves other places alone."""
-    return Result(ask("explain", model, before=name, follow_links=follow_links))
+def explain(
+    name: str,
+    model: Model,
+    *,
+    target: Optional[Target] = None,
+    opset: Union[int, Literal["keep", "latest"]] = "keep",
+    accuracy: Literal["exact", "default"] = "default",
+    passes: Optional[Sequence[str]] = None,
+    skip: Optional[Sequence[str]] = None,
+    set_dim: Optional[Mapping[str, int]] = None,
+    set_shape: Optional[Mapping[str, Shape]] = None,
+    outputs: Optional[Sequence[str]] = None,
+    alone: bool = False,
+    follow_links: bool = False,
+) -> Result:
+    """Tell where a pass fires in a model, and why not elsewhere.
+
+    The pass runs among the others, as :func:`optimize` with the same options runs them; ``alone`` runs it on the model as it is in the file.
+
+    :param name: the pass; one that would not run is added.
+    """
+    return Result(
+        ask(
+            "explain",
+            model,
+            before=name,
+            target=target,
+            opset=opset,
+            accuracy=accuracy,
+            passes=listed(passes),
+            skip=skip,
+            set_dim=set_dim,
+            set_shape=set_shape,
+            outputs=outputs,
+            alone=alone,
+            follow_links=follow_links,
+        )
+    )
 
 
 def report(

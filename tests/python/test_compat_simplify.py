@@ -108,16 +108,18 @@ fuse_matmul_add_bias_into_gemm_batched MatMul 17
     { a = MatMul(x, u) c = Add(a, b) y = Reshape(c, s)
     d = MatMul(x, v) e = Add(d, b) z = Reshape(e, s)
     f = MatMul(x, w) g = Add(f, b) q = Reshape(g, s) }
+eliminate_nop_monotone_argmax Softmax 17 (float[2,3] x) => (int64[2,1] y) { i = Softmax(x) y = ArgMax<axis=1>(i) }
+fuse_preceding_mul_into_conv Mul 17 (float[1,3,8,8] x) => (float[1,3,8,8] y)
+    <float m = {2.5}, float[3,1,1,1] w = {1.0,2.0,3.0}> { i = Mul(x, m) y = Conv<group=3>(i, w) }
+fuse_split_gather_concat Gather 17 (float[6,2] x, int64[4] i) => (float[4,2] y) <int64[2] s = {1, 3}>
+    { a, b = Split<axis=0>(i, s) c = Gather(x, a) d = Gather(x, b) e = Concat<axis=0>(c, d) y = Exp(e) }
 """
 # Optimizers that stand for nothing, and what therefore stays.
 REMOVED_BY_NONE = """
 eliminate_nop_softmax Softmax 17 (float[2,1] x) => (float[2,1] y) { i = Softmax(x) y = Exp(i) }
-eliminate_nop_monotone_argmax Softmax 17 (float[2,3] x) => (int64[2,1] y) { i = Softmax(x) y = ArgMax<axis=1>(i) }
 fuse_consecutive_log_softmax Log 17 (float[2,3] x) => (float[2,3] y) { i = Softmax<axis=1>(x) j = Log(i) y = Exp(j) }
 eliminate_reshape_around_elementwise Reshape 17 (float[4,6] x) => (float[4,6] y)
     <int64[2] s = {3, 8}, int64[2] t = {4, 6}> { i = Reshape(x, s) j = Exp(i) y = Reshape(j, t) }
-fuse_preceding_mul_into_conv Mul 17 (float[1,3,8,8] x) => (float[1,3,8,8] y)
-    <float m = {2.5}, float[3,1,1,1] w = {1.0,2.0,3.0}> { i = Mul(x, m) y = Conv<group=3>(i, w) }
 """
 
 

@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 
 import lively
 import native
@@ -245,6 +246,48 @@ def test_passes_are_explained(forge):
     assert "training" in forge("passes", "fuse_conv_batchnorm").good().out
     found = json.loads(forge("explain", "fuse_conv_batchnorm", model, "--json", "-").good().out)
     assert found["fired"] or found["skipped"]
+
+
+def test_the_result_lies_beside_the_model(forge, tmp_path):
+    model = tmp_path / "net.v1.onnx"
+    shutil.copy(ROOT / "examples" / "tiny_bert.onnx", model)
+    shown = forge("optimize", model).good().out
+    assert shown.startswith("transformer (97 %): 2 attention blocks") and "wrote" in shown.splitlines()[-1]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["net.v1.onnx", "net.v1.opt.onnx"]
+    onnx.checker.check_model(tmp_path / "net.v1.opt.onnx")
+    kind = json.loads(forge("optimize", model, "--json", "-").good().out)["kind"]
+    assert kind["class"] == "transformer" and kind["confidence"] > 0.9 and kind["chosen"] == []
+
+
+def test_explain_answers_for_a_run_of_optimize(forge, tmp_path):
+    model = ROOT / "examples" / "tiny_bert.onnx"
+    kept = forge("explain", "fuse_gelu", model).good().out.splitlines()[-1]
+    assert kept == "fuse_gelu fired 0 times, skipped 2 matches"
+    newer = forge("explain", "fuse_gelu", model, "--opset", "23").good().out.splitlines()[-1]
+    assert newer == "fuse_gelu fired 2 times, skipped 0 matches"
+    cnn = ROOT / "examples" / "small_cnn.onnx"
+    assert forge("explain", "ort_conv_activation", cnn).good().out.splitlines()[-1].startswith("with --target ort: ")
+    llama = ROOT / "examples" / "tiny_llama.onnx"
+    before = forge("explain", "fuse_matmul_add_3d", llama).good().out.splitlines()[-1]
+    assert before.endswith("skipped 0 matches; other passes rewrote 15 matches before")
+    alone = json.loads(forge("explain", "fuse_matmul_add_3d", llama, "--alone", "--json", "-").good().out)
+    assert len(alone["fired"]) == 15 and alone["elsewhere"] == []
+
+
+def test_typical_mistakes_get_a_hint(forge, tmp_path):
+    model = tmp_path / "tiny_bert.onnx"
+    shutil.copy(ROOT / "examples" / "tiny_bert.onnx", model)
+    (tmp_path / "cut.onnx").write_bytes(model.read_bytes()[:2000])
+    for words, hint in [
+        (["optimize", tmp_path], "it is a folder; its models are cut.onnx, tiny_bert.onnx"),
+        (["optimize", tmp_path / "tiny_bret.onnx"], f"did you mean {model}?"),
+        (["check", tmp_path / "tiny_bert"], f"did you mean {model}?"),
+        (["optimize", tmp_path / "no" / "tiny_bert.onnx"], f"there is no folder {tmp_path / 'no'}"),
+        (["optimize", tmp_path / "cut.onnx"], "it ends too early"),
+        (["explain", "gelu", model], "did you mean fuse_gelu?"),
+    ]:
+        done = forge(*words)
+        assert done.code == 2 and hint in done.err, done.err
 
 
 def test_a_model_of_old_stays_valid(forge, tmp_path):

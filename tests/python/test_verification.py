@@ -57,7 +57,7 @@ def test_the_command_says_what_was_checked(forge, tmp_path):
     import onnxruntime
 
     shown = forge("optimize", BERT, "-o", tmp_path / "out.onnx", env=WITH).good().out
-    assert "edits where they happened" in shown and "engine native" in shown and "values inside" in shown
+    assert "edits checked where they happened" in shown and "engine native" in shown and "values inside" in shown
     assert f"ONNX Runtime {onnxruntime.__version__} loads the result" in shown
     shown = forge("optimize", BERT, "-o", tmp_path / "out.onnx", env=WITHOUT).good().out
     assert "engine native" in shown and "ONNX Runtime" not in shown

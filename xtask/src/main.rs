@@ -107,12 +107,26 @@ enum Bench {
     Latency(latency::Settings),
     /// What verification costs beside loading and running a model, and what it says, of ours and of other tools' results
     Verify(verification::Settings),
+    /// Which models optimize compares with their originals, at which sizes, and why it does not compare others
+    Compared {
+        /// Models, and folders of them
+        #[arg(required = true)]
+        folders: Vec<PathBuf>,
+    },
+    /// What exact rewrites leave of models, and whether ONNX Runtime gives the same bits
+    Exact(models::Options),
     /// How many nodes are known to come from a module, whether modules can be cut out, and whether that survives optimization
     Hierarchy(hierarchy::Settings),
     /// How many nodes ONNX Runtime runs after its own fusions, for models as they were and for what we make of them
     Census(models::Options),
     /// Conversions to newer operator sets, ours and those of onnx, on all test cases of the onnx package
     Upgrade,
+    /// Our node counts beside those of other tools, on models with the results of these tools, such as their tests have
+    Results {
+        /// Models (`NAME.onnx`), and beside each what a tool made of it (`NAME.TOOL.onnx`)
+        #[arg(long, value_name = "DIR")]
+        models: PathBuf,
+    },
     /// ONNX Runtime's time for attention: spelled out, as the standard operator, and as its own
     Attention,
     /// Transposes of models that are full of them: what we leave, what peers leave, and ONNX Runtime's time
@@ -157,9 +171,12 @@ fn main() -> ExitCode {
         Task::Bench(Bench::Passes(options)) => models::passes(&options),
         Task::Bench(Bench::Latency(options)) => latency::run(&options),
         Task::Bench(Bench::Verify(options)) => verification::run(&options),
+        Task::Bench(Bench::Compared { folders }) => models::compared(&folders),
+        Task::Bench(Bench::Exact(options)) => models::exact(&options),
         Task::Bench(Bench::Hierarchy(settings)) => hierarchy::run(&settings),
         Task::Bench(Bench::Census(options)) => models::census(&options),
         Task::Bench(Bench::Upgrade) => models::upgrade(),
+        Task::Bench(Bench::Results { models }) => models::results(&models),
         Task::Bench(Bench::Attention) => models::attention(),
         Task::Bench(Bench::Transposes(options)) => models::transposes(&options),
         Task::Graphs { count, seed } => test::graphs(count, seed),

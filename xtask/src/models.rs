@@ -1,4 +1,4 @@
-//! `cargo xtask bench shapes|models|speed|oracle|passes|census|transposes`: inference, evaluation and passes on whole models.
+//! `cargo xtask bench shapes|models|speed|oracle|passes|census|transposes|results`: inference, evaluation and passes on whole models.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,6 +16,9 @@ pub struct Options {
     /// Where to work, in a folder of its own; the largest model needs 6 GB
     #[arg(long)]
     dir: Option<PathBuf>,
+    /// The models in this folder, and in folders inside, instead of those of the zoo
+    #[arg(long, value_name = "DIR")]
+    models: Option<PathBuf>,
 }
 
 /// Which models, and what they are made for.
@@ -102,11 +105,44 @@ pub fn passes(options: &Converted) -> Result<()> {
     each_alone(options, "passes.py", &[""])
 }
 
+/// Which models `optimize` compares with their originals, and at which sizes; and whether anything runs those that it does not.
+pub fn compared(folders: &[PathBuf]) -> Result<()> {
+    let (cli, python) = tools()?;
+    let runtime = python::onnxruntime(&python)?;
+    let mut command = script(&python, "compared.py");
+    command.env("ORT_DYLIB_PATH", runtime).arg(cli).args(folders);
+    step("comparisons with originals", &mut command)
+}
+
+/// Nodes that exact rewrites leave, and bits that differ in ONNX Runtime.
+pub fn exact(options: &Options) -> Result<()> {
+    let (cli, python) = tools()?;
+    println!("| model | nodes | exact | default | bits that differ |\n|---|---|---|---|---|");
+    let mut failed = Vec::new();
+    for_each(options, &[""], |name, model| {
+        let mut command = script(&python, "exact.py");
+        if !command.arg(&cli).arg(name).arg(model).status()?.success() {
+            failed.push(name.to_owned());
+        }
+        Ok(())
+    })?;
+    ensure!(failed.is_empty(), "bits differ: {}", failed.join(", "));
+    Ok(())
+}
+
 /// Conversions to newer operator sets, beside those of onnx.
 pub fn upgrade() -> Result<()> {
     let (cli, python) = tools()?;
     let mut command = script(&python, "conversions.py");
     step("conversions of two tools", command.arg(cli).arg(crate::test::cases(&python)?))
+}
+
+/// Our results beside those of other tools, on the models of a folder.
+pub fn results(folder: &Path) -> Result<()> {
+    let (cli, python) = tools()?;
+    let mut command = script(&python, "peer_results.py");
+    command.env("ORT_DYLIB_PATH", python::onnxruntime(&python)?).arg(cli).arg(folder);
+    step("results of other tools", &mut command)
 }
 
 /// Attention in ONNX Runtime, as three kinds of operators.
@@ -213,11 +249,17 @@ pub fn for_each(
         None => target_folder()?,
     };
     std::fs::create_dir_all(&parent).with_context(|| parent.display().to_string())?;
-    let chosen: Vec<&str> = if options.names.is_empty() {
-        default.to_vec()
-    } else {
-        options.names.iter().map(String::as_str).collect()
-    };
+    let names = || options.names.iter().map(String::as_str);
+    if let Some(folder) = &options.models {
+        for model in models_in(folder)? {
+            let name = model.strip_prefix(folder)?.to_string_lossy().into_owned();
+            if options.names.is_empty() || names().any(|part| name.contains(part)) {
+                visit(&name, &model)?;
+            }
+        }
+        return Ok(());
+    }
+    let chosen: Vec<&str> = if options.names.is_empty() { default.to_vec() } else { names().collect() };
     for (name, _) in zoo::skeletons()? {
         if !chosen.iter().any(|part| name.contains(part)) {
             continue;
@@ -228,4 +270,19 @@ pub fn for_each(
         visit(&name, &model)?;
     }
     Ok(())
+}
+
+/// The models in a folder and in folders inside, in order.
+fn models_in(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).with_context(|| folder.display().to_string())? {
+        let path = entry?.path();
+        if path.is_dir() {
+            found.extend(models_in(&path)?);
+        } else if path.extension().is_some_and(|kind| kind == "onnx") {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(found)
 }

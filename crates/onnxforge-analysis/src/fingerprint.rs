@@ -15,7 +15,7 @@ use serde::Serialize;
 
 pub use self::features::Features;
 pub use self::inputs::Input;
-pub use self::selection::{Fit, Unfit, fitting};
+pub use self::selection::{Fit, Unfit, fitting, may_choose};
 use super::scene::{Scene, tidied};
 use onnxforge_ir::Model;
 
@@ -74,7 +74,7 @@ impl Fingerprint {
         let mut plain = tidied(model, true);
         let features = Features::of(model, &Scene::of(&mut plain));
         let classes::Conclusion { class, confidence, reasons } = classes::conclude(&features);
-        let selects = selection::select(&features);
+        let selects = selection::select(class, &features);
         Self { schema: 1, class, confidence, reasons, features, selects }
     }
 

@@ -7,10 +7,11 @@ use std::sync::{Arc, Mutex};
 
 use onnxforge::Invalid;
 use onnxforge::blob::Blob;
-use onnxforge::check::Rule;
+use onnxforge::check::{Rule, nearest};
 use onnxforge::io::save::{save_message, write_file};
 use onnxforge::io::{
-    External, LinkPolicy, LoadOptions, SaveOptions, Saved, Source, require_folder, save_with, to_bytes,
+    External, LinkPolicy, LoadError, LoadOptions, SaveOptions, Saved, Source, require_folder, save_with,
+    to_bytes,
 };
 use onnxforge::ir::Model;
 use onnxforge::mmap::MappedFile;
@@ -80,7 +81,7 @@ pub struct WrittenFile {
 const SHOWN_SHARED: usize = 3;
 
 impl WrittenFile {
-    /// A file of so many bytes.
+    /// A file of this size, which shares nothing.
     pub fn new(path: &Path, bytes: u64) -> Self {
         Self { path: path.display().to_string(), bytes, shared: Vec::new() }
     }
@@ -114,6 +115,39 @@ pub fn show_files(files: &[WrittenFile], out: &mut dyn Write) -> io::Result<()> 
     files.iter().try_for_each(|file| file.show(out))
 }
 
+/// Models that a hint names.
+const SHOWN_MODELS: usize = 5;
+
+/// What may have been meant by a path that is no file: models in that folder, or one of nearly that name beside it.
+fn near(path: &Path) -> Option<String> {
+    if path.is_dir() {
+        let mut models = models_in(path);
+        models.sort();
+        let more = if models.len() > SHOWN_MODELS { ", …" } else { "" };
+        models.truncate(SHOWN_MODELS);
+        return Some(match models.is_empty() {
+            true => "; it is a folder without models".to_owned(),
+            false => format!("; it is a folder; its models are {}{more}", models.join(", ")),
+        });
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if !folder.exists() {
+        return Some(format!("; there is no folder {}", folder.display()));
+    }
+    let name = path.file_name()?.to_str()?;
+    let models = models_in(folder);
+    let named = || models.iter().find(|model| model.strip_suffix(".onnx") == Some(name));
+    let meant = named().map(String::as_str).or_else(|| nearest(name, models.iter().map(String::as_str)))?;
+    (!path.exists()).then(|| format!("; did you mean {}?", path.with_file_name(meant).display()))
+}
+
+/// The names of the models in a folder.
+fn models_in(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    names.filter(|name| name.ends_with(".onnx")).collect()
+}
+
 impl Files {
     /// The memory that a path leads to.
     fn memory(&self, path: &Path) -> Option<&Memory> {
@@ -144,7 +178,12 @@ impl Files {
         let options = LoadOptions { links: self.links };
         match self.given(path) {
             Some(given) => Ok(Source::from_bytes(given?.clone(), None, &options)?),
-            None => Ok(open(path, &options)?),
+            None => open(path, &options).map_err(|error| {
+                let near = matches!(error, LoadError::Open { .. }).then(|| near(path)).flatten();
+                let mut failure = Failure::from(error);
+                failure.message.extend(near);
+                failure
+            }),
         }
     }
 

@@ -235,6 +235,20 @@ impl Rewrite {
         self.redefined.push((value, by.into()));
     }
 
+    /// What `value` was to become stays a value of its own, and an Identity makes `value` of it.
+    pub fn copy(&mut self, value: ValueId) {
+        let Some(index) = self.redefined.iter().position(|&(redefined, _)| redefined == value) else {
+            return;
+        };
+        let copy = self.node(Op::standard("Identity"), [self.redefined[index].1], 1, Vec::new());
+        self.redefined[index].1 = copy.output(0);
+    }
+
+    /// How many nodes it makes.
+    pub fn made_nodes(&self) -> usize {
+        self.nodes.len()
+    }
+
     /// Removes a constant that nothing reads.
     pub fn drop_constant(&mut self, value: ValueId) {
         self.dropped.push(value);
@@ -306,6 +320,14 @@ impl Rewrite {
 }
 
 impl Model {
+    /// Whether an output of a scope can become another name for `target`, whose definition it takes over.
+    pub fn can_take_over(&self, output: ValueId, target: ValueId) -> bool {
+        let to = &self.values[target];
+        !matches!(to.def, Def::Input { .. })
+            && !to.is_exposed()
+            && self.scope_of(output) == self.scope_of(target)
+    }
+
     /// Makes the change, or says why it cannot be made and leaves the model as it is.
     /// The number returned is the edit's position in the journal.
     pub fn commit(&mut self, rewrite: Rewrite) -> Result<usize, EditError> {

@@ -4,7 +4,7 @@ use super::author::Author;
 use super::cx::Cx;
 use super::skip::{Reason, Skip};
 use onnxforge_ir::edit::{NewNode, Operand, Rewrite};
-use onnxforge_ir::{Accuracy, Attr, Def, NodeId, Op, ScopeId, Tensor, Trust, ValueId};
+use onnxforge_ir::{Accuracy, Attr, AttrValue, NodeId, Op, ScopeId, Tensor, Trust, ValueId};
 use onnxforge_ops::call::Bindings;
 use onnxforge_ops::{contrib, tflite};
 use onnxforge_proto::Str;
@@ -174,6 +174,16 @@ impl Change {
         self.rewrite.constant(hint, tensor)
     }
 
+    /// `value` becomes a constant; where it leaves its scope, a Constant node computes it.
+    pub fn replace_by_constant(&mut self, cx: &Cx<'_>, value: ValueId, tensor: Tensor) {
+        let constant = if cx.model.value(value).is_exposed() {
+            self.op("Constant", [], [Attr::new("value", AttrValue::Tensor(tensor))])
+        } else {
+            self.constant(cx.model.value(value).name().clone(), tensor)
+        };
+        self.replace(value, constant);
+    }
+
     /// A new constant vector of integers.
     pub fn ints(&mut self, hint: impl Into<Str>, values: &[i64]) -> Operand {
         self.constant(hint, Tensor::from_i64s(values))
@@ -193,13 +203,7 @@ impl Change {
     /// what it becomes, an Identity stands between them.
     pub fn hand_over(&mut self, cx: &Cx<'_>, value: ValueId, by: Operand) {
         let exposed = |value: ValueId| cx.model.value(value).is_exposed();
-        let fixed = match by {
-            Operand::Value(to) => {
-                let elsewhere = cx.model.scope_of(to) != cx.model.scope_of(value);
-                elsewhere || exposed(to) || matches!(cx.model.value(to).def(), Def::Input { .. })
-            }
-            _ => false,
-        };
+        let fixed = matches!(by, Operand::Value(to) if !cx.model.can_take_over(value, to));
         let taken = |(other, same): (ValueId, Operand)| same == by && exposed(other);
         if exposed(value) && (fixed || self.rewrite.redefinitions().any(taken)) {
             let copy = self.op("Identity", [by], []);

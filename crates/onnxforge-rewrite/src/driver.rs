@@ -214,6 +214,7 @@ impl<'m> Workbench<'m> {
         }
         self.absorb(&mut change);
         let growth = self.sweep(&mut change);
+        self.copy_outputs(&mut change);
         let left = i64::try_from(self.budget.growth).unwrap_or(i64::MAX).saturating_sub(self.grown);
         if growth > 0 && growth > left {
             return Err(Reason::Growth(growth as u64).into());
@@ -430,6 +431,22 @@ impl<'m> Workbench<'m> {
             }
         }
         change.rewrite.added_bytes().saturating_sub(i64::try_from(freed).unwrap_or(i64::MAX))
+    }
+
+    /// An output that would become another name for an input or another output becomes a copy of it, where that still takes fewer nodes.
+    fn copy_outputs(&self, change: &mut Change) {
+        let is_fixed = |&(value, by): &(ValueId, Operand)| match by {
+            Operand::Value(to) => {
+                self.model.value(value).is_exposed() && !self.model.can_take_over(value, to)
+            }
+            _ => false,
+        };
+        let fixed: Vec<ValueId> =
+            change.rewrite.redefinitions().filter(is_fixed).map(|(value, _)| value).collect();
+        let gone: BTreeSet<NodeId> = change.rewrite.consumed().iter().copied().collect();
+        if gone.len() > change.rewrite.made_nodes() + fixed.len() {
+            fixed.into_iter().for_each(|value| change.rewrite.copy(value));
+        }
     }
 
     /// The nodes in the bodies of a node, but for bodies that move.

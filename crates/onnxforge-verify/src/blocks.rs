@@ -9,19 +9,20 @@
 mod pairs;
 mod plan;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 pub use self::pairs::Pairs;
 pub use self::plan::suits_blocks;
 use self::plan::{Block, Twin, plan};
 use super::Options;
-use super::compare::{compare, says_something};
+use super::compare::compare;
 use super::engine::{Engine, EngineError, Ready};
 use super::judge::{Judged, said};
-use super::report::{Moment, OutputReport, Report, Verdict, VerifyError, Which};
+use super::report::{Kind, Moment, OutputReport, Report, Verdict, VerifyError, Which};
 use super::samples::{Inputs, Samples};
-use super::whole::makes_steps;
+use super::steps::behind_steps;
 use onnxforge_ir::cut::Cut;
+use onnxforge_ir::dim::Dim;
 use onnxforge_ir::{Model, NodeId, ValueId};
 use onnxforge_ops::Value;
 use onnxforge_ops::infer::Inference;
@@ -44,18 +45,6 @@ struct Lane {
     end: Option<VerifyError>,
 }
 
-/// What inputs are for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    /// They are one of the samples that were asked for.
-    Sample,
-    /// Dimensions of one name have several sizes.
-    Unequal {
-        /// One of them is 1 where others are not.
-        breaks_a_name: bool,
-    },
-}
-
 /// Compares two models at every value that both compute. Only one block of each is in memory
 /// at any time, and all samples run through it.
 pub fn verify_blocks(
@@ -70,7 +59,7 @@ pub fn verify_blocks(
     let blocks = plan(first, second, pairs, &samples.sizes_of_values());
     let compared: Vec<ValueId> =
         blocks.iter().flat_map(|block| &block.twins).map(|twin| twin.values[0]).collect();
-    let steps = makes_steps(first, &facts[0]);
+    let steps = behind_steps(first, &facts[0]);
     let runner = Runner { models: [first, second], facts: &facts, pairs, options, steps };
     let mut reports = runner.nothing_found(&compared);
     let (mut by_sample, mut sizes, mut unequal) = (Vec::new(), Vec::new(), Vec::new());
@@ -84,7 +73,7 @@ pub fn verify_blocks(
         }
         // Dimensions of one name may differ where the first model runs so.
         for (shapes, breaks_a_name) in samples.unequal().filter(|_| !is_again) {
-            let inputs = samples.with(&shapes, samples.count())?;
+            let inputs = samples.with(&shapes, samples.count(), samples.manner())?;
             lanes.push(runner.lane(inputs, Kind::Unequal { breaks_a_name }, &compared));
         }
         progress.begin("comparing blocks", blocks.len() as u64, Unit::Blocks);
@@ -135,7 +124,8 @@ pub fn verify_blocks(
     }
     let is_output = |value: &ValueId| first.value(*value).is_exposed();
     for value in compared.iter().filter(|value| is_output(value)) {
-        reports.entry(*value).and_modify(OutputReport::settle);
+        let is_always_empty = facts[0].shape(*value).is_some_and(|shape| shape.contains(&Dim::ZERO));
+        reports.entry(*value).and_modify(|report| report.settle(is_always_empty));
     }
     let first_difference = compared.iter().find(|value| reports[*value].verdict == Verdict::Different);
     let first_difference = first_difference.map(|value| reports[value].clone());
@@ -152,6 +142,7 @@ pub fn verify_blocks(
         first_difference,
         by_sample,
         unequal,
+        untaken: Vec::new(),
     })
 }
 
@@ -164,8 +155,8 @@ struct Runner<'a> {
     facts: &'a [Inference; 2],
     pairs: &'a Pairs,
     options: &'a Options,
-    /// Whether small differences may become large ones.
-    steps: bool,
+    /// Values of the first model of which small differences may have become large ones.
+    steps: HashSet<ValueId>,
 }
 
 /// Nodes of one of the models as a model of their own.
@@ -221,7 +212,7 @@ impl Runner<'_> {
                 let (report, value) =
                     (lane.reports.get_mut(&twin.values[0]), lane.state.get(&twin.values[0]));
                 if let (Some(report), Some(value)) = (report, value) {
-                    report.says_something |= says_something(value);
+                    report.see(value);
                 }
             }
             for value in &block.last {
@@ -273,7 +264,8 @@ impl Runner<'_> {
             return Ok((Verdict::Different, None));
         };
         let judged = Judged::of(results, [first, second]);
-        let verdict = said(judged.as_ref(), 0.0, self.steps.then_some((results[0], [first, second])));
+        let behind = self.steps.contains(&twin.values[0]).then_some((results[0], [first, second]));
+        let verdict = said(judged.as_ref(), 0.0, behind);
         Ok((verdict, judged.map(|judged| [judged.first, judged.second])))
     }
 

@@ -12,8 +12,15 @@ use onnxforge_ops::eval::{self, RunError, Session};
 use onnxforge_ops::{OpError, Value};
 use onnxforge_proto::clock::Instant;
 
-/// The longest that a run of a model in this library may take: a loop may have no end.
+/// The longest that a run of a model in this library may take.
 const LONGEST: Duration = Duration::from_secs(120);
+/// The same for a model with a loop that may have no end.
+const LONGEST_ENDLESS: Duration = Duration::from_secs(4);
+
+/// Whether a Loop ends only where its body says so; only the native engine can be stopped.
+pub fn may_run_forever(model: &Model) -> bool {
+    model.nodes().any(|(_, node)| node.op().is("Loop") && node.input(0).is_none())
+}
 
 /// What runs models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -167,7 +174,8 @@ impl Engine {
                 let memory = crate::memory::allowed();
                 let options =
                     eval::Options { wide, memory, keep_constants: !wide, ..eval::Options::default() };
-                Ok(Ready::Own(Box::new(Session::new(model, options))))
+                let longest = if may_run_forever(model) { LONGEST_ENDLESS } else { LONGEST };
+                Ok(Ready::Own(Box::new(Session::new(model, options)), longest))
             }
             Self::Ort | Self::OrtAll => {
                 let level = if self == Self::Ort { Level::Off } else { Level::All };
@@ -180,8 +188,8 @@ impl Engine {
 
 /// A model that is ready to run.
 pub enum Ready<'m> {
-    /// In this library.
-    Own(Box<Session<'m>>),
+    /// In this library, for so long at most.
+    Own(Box<Session<'m>>, Duration),
     /// In ONNX Runtime.
     Ort(Box<Opened>),
 }
@@ -190,8 +198,8 @@ impl Ready<'_> {
     /// The outputs of the model by name, given its inputs by name.
     pub fn run(&mut self, inputs: &HashMap<String, Value>) -> Result<HashMap<String, Value>, EngineError> {
         match self {
-            Self::Own(session) => {
-                session.end_at(Instant::now() + LONGEST);
+            Self::Own(session, longest) => {
+                session.end_at(Instant::now() + *longest);
                 let outputs = session.run(inputs)?;
                 Ok(outputs.into_iter().map(|(name, value)| (name.to_string(), value)).collect())
             }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::engine::{Engine, Engines};
+use super::engine::{Engine, Engines, may_run_forever};
 use super::local::{Local, LocalReport, Wrong};
 use super::runtime::Runtime;
 use super::{Options as Comparison, OutputReport, Report, Verdict, VerifyError, Which, verify_inside};
@@ -180,7 +180,7 @@ pub fn optimize(
 
         wrong.reproducer = reproducer(&start, &work, checks, &wrong).map(Box::new);
         tracing::warn!(
-            "{} of {} is wrong at edit {} ({}: {}); it is left out",
+            "{} of {} is wrong at edit {} ({}: {}); it is reverted",
             wrong.rule,
             wrong.pass,
             wrong.edit,
@@ -319,11 +319,6 @@ fn unloadable(
 /// Whether a model was converted to other operator sets.
 fn is_converted(original: &Model, model: &Model) -> bool {
     original.opset_imports(original.main()) != model.opset_imports(model.main())
-}
-
-/// Whether a Loop ends only where its body says so; only the native engine can be stopped.
-fn may_run_forever(model: &Model) -> bool {
-    model.nodes().any(|(_, node)| node.op().is("Loop") && node.input(0).is_none())
 }
 
 /// A small part of the model as it was before the wrong change, on which its pass does the same again.

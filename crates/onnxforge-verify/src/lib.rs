@@ -6,6 +6,7 @@
 
 pub mod bench;
 pub mod blocks;
+mod branches;
 pub mod compare;
 pub mod draws;
 pub mod engine;
@@ -19,6 +20,7 @@ mod region;
 mod report;
 pub mod runtime;
 mod samples;
+mod steps;
 mod whole;
 
 use std::collections::{BTreeSet, HashMap};
@@ -215,11 +217,15 @@ fn paired_outputs(first: &Model, second: &Model) -> Result<Vec<(String, String)>
     }
     let same: BTreeSet<&String> = a.iter().collect();
     let by_name = b.iter().all(|name| same.contains(name));
-    Ok(if by_name {
+    let mut pairs: Vec<(String, String)> = if by_name {
         a.iter().map(|name| (name.clone(), name.clone())).collect()
     } else {
         a.into_iter().zip(b).collect()
-    })
+    };
+    // A graph may list a value twice.
+    let mut seen = BTreeSet::new();
+    pairs.retain(|pair| seen.insert(pair.clone()));
+    Ok(pairs)
 }
 
 /// The inputs of a model: all of them, or those without a default, which somebody has to give.

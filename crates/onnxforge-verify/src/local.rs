@@ -368,7 +368,7 @@ impl Trial<'_> {
                     None => given,
                     Some((around, Ok(values))) => around.outputs.iter().copied().zip(values).collect(),
                     Some((_, Err(_))) => {
-                        why = "its surroundings do not run on made-up values";
+                        why = "its surroundings do not run on synthetic values";
                         continue;
                     }
                 };
@@ -408,7 +408,7 @@ impl Trial<'_> {
 
     fn once(&self, given: &Given, flavour: Flavour, deadline: Instant) -> Tried {
         let Ok(expected) = region::run(self.before, given, false, deadline) else {
-            return Tried::Unclear("it does not run on made-up values");
+            return Tried::Unclear("it does not run on synthetic values");
         };
         let first = || self.after.outputs.first().copied();
         let found = match region::run(self.after, given, false, deadline) {

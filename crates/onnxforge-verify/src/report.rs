@@ -4,8 +4,9 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::compare::{Difference, Mismatch};
+use crate::compare::{Difference, Mismatch, says_something};
 use crate::engine::{Engine, EngineError};
+use onnxforge_ops::Value;
 use onnxforge_ops::eval::sample::SampleError;
 
 /// What a comparison says.
@@ -41,6 +42,23 @@ pub struct OutputReport {
     /// Whether some sample had a finite element, or it has none at all.
     #[serde(skip)]
     pub(crate) says_something: bool,
+    /// Whether some sample had an element.
+    #[serde(skip)]
+    pub(crate) has_elements: bool,
+}
+
+/// What inputs are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// They are one of the samples that were asked for.
+    Sample,
+    /// Dimensions of one name have several sizes.
+    Unequal {
+        /// One of them is 1 where others are not.
+        breaks_a_name: bool,
+    },
+    /// They show more at little cost.
+    Further,
 }
 
 /// What was found.
@@ -68,6 +86,9 @@ pub struct Report {
     /// its word, or the second does not run at all. The verdict does not count them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unequal: Vec<String>,
+    /// Branches of either graph that no input led into: nothing is known of what they compute.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub untaken: Vec<String>,
 }
 
 impl Report {
@@ -86,6 +107,7 @@ impl Report {
             first_difference: None,
             by_sample: Vec::new(),
             unequal: Vec::new(),
+            untaken: Vec::new(),
         }
     }
 
@@ -180,11 +202,22 @@ impl OutputReport {
             from_oracle: None,
             undetermined: None,
             says_something: false,
+            has_elements: false,
         }
     }
 
-    /// The verdict over all samples: results of which no element is a finite number say nothing.
-    pub(crate) fn settle(&mut self) {
+    /// Looks at a result of the first model.
+    pub(crate) fn see(&mut self, value: &Value) {
+        self.says_something |= says_something(value);
+        self.has_elements |= !matches!(value, Value::Tensor(array) if array.is_empty());
+    }
+
+    /// The verdict over all samples: results of which no element is a finite number say nothing, nor do those without elements, unless they never have any.
+    pub(crate) fn settle(&mut self, is_always_empty: bool) {
+        if !self.has_elements && !is_always_empty && self.verdict != Verdict::Different {
+            self.verdict = Verdict::Undetermined;
+            self.undetermined = Some(format!("{} has no elements on any of the inputs", self.name));
+        }
         if !self.says_something && self.verdict != Verdict::Different {
             self.verdict = Verdict::Undetermined;
             self.undetermined = Some(format!("all elements of {} are NaN or infinite", self.name));
@@ -200,6 +233,7 @@ impl OutputReport {
         self.mismatch = self.mismatch.take().or(other.mismatch);
         self.undetermined = self.undetermined.take().or(other.undetermined);
         self.says_something |= other.says_something;
+        self.has_elements |= other.has_elements;
     }
 
     pub(crate) fn fails(&mut self, mismatch: &Mismatch) {

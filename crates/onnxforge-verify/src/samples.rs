@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::{Options, VerifyError};
 use onnxforge_ir::{Model, ValueId};
 use onnxforge_ops::Value;
-use onnxforge_ops::eval::sample::{self, SampleError};
+use onnxforge_ops::eval::sample::{self, Manner, SampleError};
 use onnxforge_ops::eval::shapes::{Names, Search, Shapes, Wanted};
 
 /// How often other sizes take the place of some at which a model does not run.
@@ -15,6 +15,10 @@ const MOST_UNEQUAL: usize = 12;
 
 /// Bytes that a run may take in any case when sizes are replaced.
 const LITTLE: u64 = 32 << 20;
+/// Most bytes of weights and values together with which a run costs so little that there are further ones.
+const CHEAP: u64 = 8 << 20;
+/// How many further runs there are.
+const FURTHER: usize = 4;
 
 /// Inputs of one run, and the sizes of their dimensions in words.
 #[derive(Debug)]
@@ -32,13 +36,15 @@ pub struct Samples<'m> {
     search: Search<'m>,
     found: Vec<Shapes>,
     replaced: usize,
+    /// How far values go.
+    manner: Manner,
 }
 
 impl<'m> Samples<'m> {
     /// Inputs for the model's graph.
     pub fn new(model: &'m Model, options: &'m Options) -> Self {
         let search = Search::new(model, Self::wanted(options));
-        Self { model, options, search, found: Vec::new(), replaced: 0 }
+        Self { model, options, search, found: Vec::new(), replaced: 0, manner: Manner::Varied }
     }
 
     fn wanted(options: &Options) -> Wanted {
@@ -53,6 +59,32 @@ impl<'m> Samples<'m> {
         let apart = apart.into_iter().map(|(_, shapes)| (shapes, false));
         let broadcast = broadcast.into_iter().map(|(_, shapes)| (shapes, true));
         apart.chain(broadcast).take(MOST_UNEQUAL)
+    }
+
+    /// Shapes of further runs, where those cost little: larger ones first. Who asks for one sample gets one.
+    pub fn further(&mut self) -> Vec<Shapes> {
+        let Some(first) = self.cheap() else { return Vec::new() };
+        if self.search.is_fixed() {
+            // Values differ.
+            return vec![first; FURTHER];
+        }
+        let model = self.model;
+        self.search.larger().filter(|shapes| shapes.traffic(model) <= CHEAP).take(FURTHER).collect()
+    }
+
+    /// The shapes of the first sample, where further runs with other values cost little and were not ruled out.
+    pub fn cheap(&self) -> Option<Shapes> {
+        let is_given = |value| self.options.given.contains_key(&**self.model.value(value).name());
+        let inputs = self.model.scope(self.model.main()).inputs();
+        let all_given = inputs.iter().all(|port| is_given(port.value));
+        let wanted = self.options.samples > 1 && !all_given;
+        let first = self.found.first().filter(|_| wanted)?;
+        (first.traffic(self.model) <= CHEAP).then(|| first.clone())
+    }
+
+    /// How far values go.
+    pub fn manner(&self) -> Manner {
+        self.manner
     }
 
     /// How many samples there are to be: as many as are asked for, but at least three where several are and a cache may be empty. A prompt, several
@@ -91,24 +123,38 @@ impl<'m> Samples<'m> {
             let why = self.search.refusal().map_or_else(|| "there are none".to_owned(), ToString::to_string);
             return Err(SampleError::Sizes(why).into());
         };
-        self.with(shapes, index)
+        self.with(shapes, index, self.manner)
     }
 
     /// The inputs of a sample at these shapes.
-    pub fn with(&self, shapes: &Shapes, index: usize) -> Result<Inputs, VerifyError> {
+    pub fn with(&self, shapes: &Shapes, index: usize, manner: Manner) -> Result<Inputs, VerifyError> {
         let seed = self.options.seed.wrapping_add(index as u64);
-        let settings = sample::Options { seed, memory: self.options.memory, ..sample::Options::default() };
+        let settings =
+            sample::Options { seed, manner, memory: self.options.memory, ..sample::Options::default() };
         let mut values = sample::sample_at(self.model, shapes, &settings, &self.options.given)?;
         values.extend(self.options.given.clone());
         Ok(Inputs { values, sizes: shapes.describe() })
     }
 
-    /// The model does not run at the sizes of a sample: others take their place. Answers whether there are any; there are none where a node fails at
-    /// any size.
+    /// Values go less far from now on. Answers whether they went further before.
+    pub fn calm(&mut self) -> bool {
+        std::mem::replace(&mut self.manner, Manner::Plain) == Manner::Varied
+    }
+
+    /// The model does not run on a sample: plainer values take its place, then other sizes. Answers whether there are any; there are none where a node
+    /// fails at any size.
     pub fn replace(&mut self, index: usize) -> bool {
-        if self.found.get(index).is_none() || self.replaced >= MOST_REPLACED || self.search.is_hopeless() {
+        if self.found.get(index).is_none() || self.search.is_hopeless() {
             return false;
         }
+        if self.calm() {
+            return true;
+        }
+        if self.replaced >= MOST_REPLACED {
+            return false;
+        }
+        // It was not the values.
+        self.manner = Manner::Varied;
         let failed = self.found.remove(index);
         self.replaced += 1;
         // What fails at small sizes will hardly run at very large ones.

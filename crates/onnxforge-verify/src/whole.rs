@@ -1,15 +1,20 @@
 //! Two whole models on the same inputs: the first on all samples, then the second, then float64 runs where results leave doubts.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
+use crate::branches::{Branches, watched};
 use crate::compare::{self, Difference, Mismatch, compare};
 use crate::engine::{Engine, Ready};
 use crate::judge::{FEW, Judged, said};
-use crate::report::{Moment, OutputReport, Report, Verdict, VerifyError, Which};
+use crate::report::{Kind, Moment, OutputReport, Report, Verdict, VerifyError, Which};
 use crate::samples::{Inputs, Samples};
+use crate::steps::behind_steps;
 use crate::{Options, input_names, paired_outputs};
+use onnxforge_ir::dim::Dim;
 use onnxforge_ir::{Model, ValueId};
 use onnxforge_ops::Value;
+use onnxforge_ops::eval::sample::Manner;
+use onnxforge_ops::eval::shapes::Shapes;
 use onnxforge_ops::infer::Inference;
 use onnxforge_proto::cancel::checkpoint;
 use onnxforge_proto::clock::Instant;
@@ -52,39 +57,13 @@ impl<'m> Side<'m> {
     }
 }
 
-/// Whether operators of a model turn small differences of floats into large ones: they round, compare or choose.
-pub fn makes_steps(model: &Model, inference: &Inference) -> bool {
-    const STEPS: [&str; 20] = [
-        "Round",
-        "Floor",
-        "Ceil",
-        "Sign",
-        "Mod",
-        "Cast",
-        "QuantizeLinear",
-        "DynamicQuantizeLinear",
-        "TopK",
-        "ArgMax",
-        "ArgMin",
-        "Greater",
-        "GreaterOrEqual",
-        "Less",
-        "LessOrEqual",
-        "Equal",
-        "NonZero",
-        "Unique",
-        "NonMaxSuppression",
-        "Hardmax",
-    ];
-    let is_float = |value: Option<ValueId>| {
-        let dtype = value.and_then(|value| inference.tensor(value)?.dtype);
-        dtype.is_none_or(|dtype| dtype.epsilon().is_some())
-    };
-    model.nodes().any(|(_, node)| {
-        STEPS.iter().any(|op| node.op().is(op))
-            && is_float(node.input(0))
-            && !(node.op().is("Cast") && is_float(node.output(0)))
-    })
+/// The outputs that have no elements at any sizes, as far as inference knows.
+fn always_empty(model: &Model) -> BTreeSet<String> {
+    let inference = Inference::of(model);
+    let ports = model.scope(model.main()).outputs().iter();
+    let is_empty = |value: ValueId| inference.shape(value).is_some_and(|shape| shape.contains(&Dim::ZERO));
+    let empty = ports.filter(|port| is_empty(port.value));
+    empty.map(|port| model.value(port.value).name().to_string()).collect()
 }
 
 /// Two models and what is to be compared.
@@ -103,10 +82,7 @@ pub struct Work<'a> {
 struct Run {
     inputs: Inputs,
     outputs: HashMap<String, Value>,
-    /// Dimensions of one name have several sizes; it does not count as a sample.
-    is_unequal: bool,
-    /// One of them is 1 where others are not.
-    breaks_a_name: bool,
+    kind: Kind,
 }
 
 /// A result that only float64 runs can judge.
@@ -141,7 +117,7 @@ impl<'a> Work<'a> {
         progress.begin("comparing with the original", 2 * options.samples as u64, Unit::Runs);
         let found = self
             .runs(reference, options, progress)
-            .and_then(|runs| self.judged(reference, runs, options, progress));
+            .and_then(|(runs, branches)| self.judged(reference, runs, branches, options, progress));
         progress.end();
         found
     }
@@ -152,17 +128,21 @@ impl<'a> Work<'a> {
         reference: &Model,
         options: &Options,
         progress: &dyn Progress,
-    ) -> Result<Vec<Run>, VerifyError> {
+    ) -> Result<(Vec<Run>, Branches), VerifyError> {
         let mut samples = Samples::new(reference, options);
         // Passes have read weights, and ONNX Runtime maps files itself.
         reference.weights_were_read();
-        let mut side = Side::new(Which::First, self.models[0], options.engine)?;
+        let (model, mut branches) = watched(self.models[0]);
+        let mut side = Side::new(Which::First, &model, options.engine)?;
         let (mut runs, start): (Vec<Run>, _) = (Vec::new(), Instant::now());
         while runs.len() < samples.count() {
             let inputs = samples.at(runs.len())?;
             match side.outputs(&inputs) {
+                Ok(outputs) if !self.says_something(&outputs) && samples.calm() => {
+                    tracing::debug!("plainer values are tried: an output has no finite element");
+                }
                 Ok(outputs) => {
-                    runs.push(Run { inputs, outputs, is_unequal: false, breaks_a_name: false });
+                    runs.push(Run { inputs, outputs, kind: Kind::Sample });
                     progress.advance(1);
                 }
                 Err(error) if !error.may_be_about_sizes() || !samples.replace(runs.len()) => {
@@ -178,14 +158,62 @@ impl<'a> Work<'a> {
                 break;
             }
         }
+        for run in &runs {
+            branches.see(&run.inputs.values, &run.outputs);
+        }
         // Dimensions of one name may differ where the first model runs so.
-        for (shapes, breaks_a_name) in samples.unequal() {
-            let inputs = samples.with(&shapes, runs.len())?;
-            if let Ok(outputs) = side.outputs(&inputs) {
-                runs.push(Run { inputs, outputs, is_unequal: true, breaks_a_name });
+        let unequal =
+            samples.unequal().map(|(shapes, breaks_a_name)| (shapes, Kind::Unequal { breaks_a_name }));
+        let unequal: Vec<(Shapes, Kind)> = unequal.collect();
+        let further = samples.further();
+        let runs_further = further.iter().map(|shapes| (shapes.clone(), Kind::Further));
+        for (shapes, kind) in unequal.into_iter().chain(runs_further) {
+            let mut ran = None;
+            for manner in [samples.manner(), Manner::Plain] {
+                let inputs = samples.with(&shapes, runs.len(), manner)?;
+                ran = side.outputs(&inputs).ok().map(|outputs| Run { inputs, outputs, kind });
+                if ran.is_some() || kind == Kind::Further {
+                    break;
+                }
+            }
+            if let Some(run) = ran {
+                branches.see(&run.inputs.values, &run.outputs);
+                runs.push(run);
             }
         }
-        Ok(runs)
+        Self::into_branches(&samples, &further, &mut side, &mut branches, &mut runs)?;
+        Ok((runs, branches))
+    }
+
+    /// Adds runs that lead into branches that none took so far, where some inputs do and runs cost little.
+    fn into_branches(
+        samples: &Samples<'_>,
+        further: &[Shapes],
+        side: &mut Side<'_>,
+        branches: &mut Branches,
+        runs: &mut Vec<Run>,
+    ) -> Result<(), VerifyError> {
+        /// How many inputs are tried.
+        const TRIED: usize = 24;
+        let shapes: Vec<Shapes> = samples.cheap().into_iter().chain(further.iter().cloned()).collect();
+        for (tried, shapes) in shapes.iter().cycle().take(TRIED).enumerate() {
+            if branches.untaken().next().is_none() {
+                break;
+            }
+            let inputs = samples.with(shapes, runs.len() + tried, samples.manner())?;
+            if let Ok(outputs) = side.outputs(&inputs)
+                && branches.see(&inputs.values, &outputs)
+            {
+                runs.push(Run { inputs, outputs, kind: Kind::Further });
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether every output has a finite element, or has none at all.
+    fn says_something(&self, results: &HashMap<String, Value>) -> bool {
+        let outputs = self.pairs.iter().skip(self.inside).filter_map(|(name, _)| results.get(name));
+        outputs.into_iter().all(compare::says_something)
     }
 
     /// Runs the second model on the same inputs, and judges what it gives.
@@ -193,26 +221,33 @@ impl<'a> Work<'a> {
         &self,
         reference: &Model,
         runs: Vec<Run>,
+        branches: Branches,
         options: &Options,
         progress: &dyn Progress,
     ) -> Result<Report, VerifyError> {
         let mut outputs: Vec<OutputReport> =
             self.pairs.iter().map(|(name, _)| OutputReport::new(name)).collect();
         let (mut by_sample, mut doubts): (Vec<f64>, Vec<Doubt>) = (Vec::new(), Vec::new());
-        let mut unequal = Vec::new();
+        let (mut unequal, mut untaken) = (Vec::new(), BTreeSet::new());
         reference.weights_were_read();
         {
-            let mut side = Side::new(Which::Second, self.models[1], options.engine)?;
+            let (model, mut of_second) = watched(self.models[1]);
+            let mut side = Side::new(Which::Second, &model, options.engine)?;
             side.renamed.clone_from(&self.renamed);
             for (place, run) in runs.iter().enumerate() {
+                let may_fail = match run.kind {
+                    Kind::Unequal { breaks_a_name } => breaks_a_name || !options.runs_wherever,
+                    Kind::Sample | Kind::Further => false,
+                };
                 let found = match side.outputs(&run.inputs) {
-                    Err(_) if run.breaks_a_name || run.is_unequal && !options.runs_wherever => {
+                    Err(_) if may_fail => {
                         unequal.push(run.inputs.sizes.clone());
                         continue;
                     }
                     found => found?,
                 };
-                if run.breaks_a_name {
+                of_second.see(&run.inputs.values, &found);
+                if run.kind == (Kind::Unequal { breaks_a_name: true }) {
                     let (mut reports, count) = (outputs.clone(), doubts.len());
                     self.compared(place, run, found, options, &mut reports, &mut doubts);
                     let is_same = |(new, old): (&OutputReport, &OutputReport)| {
@@ -226,19 +261,27 @@ impl<'a> Work<'a> {
                     }
                 } else {
                     let largest = self.compared(place, run, found, options, &mut outputs, &mut doubts);
-                    by_sample.extend((!run.is_unequal).then_some(largest));
+                    by_sample.extend((run.kind == Kind::Sample).then_some(largest));
                 }
                 checkpoint();
-                progress.advance(u64::from(!run.is_unequal));
+                progress.advance(u64::from(run.kind == Kind::Sample));
             }
+            untaken.extend(branches.untaken().chain(of_second.untaken()));
         }
-        self.settle(reference, &runs, doubts, &mut outputs)?;
-        outputs.iter_mut().skip(self.inside).for_each(OutputReport::settle);
+        self.settle(&runs, doubts, &mut outputs)?;
+        let are_empty = || outputs.iter().skip(self.inside).any(|output| !output.has_elements);
+        let always_empty = if are_empty() { always_empty(reference) } else { BTreeSet::new() };
+        for output in outputs.iter_mut().skip(self.inside) {
+            output.settle(always_empty.contains(&output.name));
+        }
         let verdict = outputs.iter().map(|output| output.verdict).max().unwrap_or(Verdict::Identical);
         let first_difference = outputs.iter().find(|output| output.verdict == Verdict::Different).cloned();
         let outputs = outputs.split_off(self.inside);
-        let sizes =
-            runs.iter().map(|run| run.inputs.sizes.clone()).filter(|sizes| !sizes.is_empty()).collect();
+        let mut sizes: Vec<String> = Vec::new();
+        for Run { inputs, kind, .. } in &runs {
+            let is_known = *kind == Kind::Further && sizes.contains(&inputs.sizes);
+            sizes.extend((!is_known && !inputs.sizes.is_empty()).then(|| inputs.sizes.clone()));
+        }
         Ok(Report {
             engine: options.engine,
             verdict,
@@ -250,6 +293,7 @@ impl<'a> Work<'a> {
             first_difference,
             by_sample,
             unequal,
+            untaken: untaken.into_iter().collect(),
         })
     }
 
@@ -270,7 +314,7 @@ impl<'a> Work<'a> {
                 largest = f64::INFINITY;
                 continue;
             };
-            report.says_something |= compare::says_something(x);
+            report.see(x);
             let difference = match compare(x, &y) {
                 Ok(difference) => difference,
                 Err(mismatch) => {
@@ -296,13 +340,14 @@ impl<'a> Work<'a> {
     /// Lets float64 runs of both models judge what is not clear.
     fn settle(
         &self,
-        reference: &Model,
         runs: &[Run],
         doubts: Vec<Doubt>,
         outputs: &mut [OutputReport],
     ) -> Result<(), VerifyError> {
         let Some(last) = doubts.iter().map(|doubt| doubt.run).max() else { return Ok(()) };
-        let steps = makes_steps(reference, &Inference::of(reference));
+        let behind = behind_steps(self.models[0], &Inference::of(self.models[0]));
+        let behind: HashSet<&str> =
+            behind.into_iter().map(|value| &**self.models[0].value(value).name()).collect();
         let wide = |which: Which, model: &Model| -> Result<Vec<HashMap<String, Value>>, VerifyError> {
             let mut side = Side::new(which, model, Engine::Oracle)?;
             if which == Which::Second {
@@ -336,8 +381,12 @@ impl<'a> Work<'a> {
             };
             let (name, other) = &self.pairs[place];
             let wide = first[run].get(name).zip(second[run].get(other)).map(|(a, b)| [a, b]);
-            let behind = wide.filter(|_| steps).map(|wide| (&results[0], wide));
+            let behind = wide.filter(|_| behind.contains(&**name)).map(|wide| (&results[0], wide));
             let verdict = said(judged.as_ref(), level, behind);
+            // Further runs only find what is wrong.
+            if verdict == Verdict::Undetermined && runs[run].kind == Kind::Further {
+                continue;
+            }
             if verdict == Verdict::Undetermined {
                 let noise = judged.as_ref().map_or(f64::NAN, |judged| judged.first);
                 outputs[place].undetermined.get_or_insert_with(|| {

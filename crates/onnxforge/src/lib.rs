@@ -70,7 +70,9 @@
 
 pub mod conversion;
 mod error;
+pub mod explain;
 pub mod extraction;
+pub mod kind;
 pub mod loading;
 pub mod opset;
 pub mod optimize;
@@ -99,6 +101,7 @@ pub use onnxforge_verify::{bench, runtime};
 
 pub use self::conversion::{ConvertOptions, Converted, convert, convert_with};
 pub use self::error::{Error, Invalid};
+pub use self::explain::{Explanation, explain, explain_with};
 pub use self::extraction::{ExtractOptions, Extracted, extract};
 pub use self::loading::{load, load_valid, open};
 pub use self::opset::Opset;

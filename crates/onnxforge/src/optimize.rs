@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::time::Duration;
 
-use onnxforge_analysis::fingerprint::{Fingerprint, Unfit};
+use onnxforge_analysis::fingerprint::Unfit;
 use onnxforge_hierarchy::effect::ModuleEffect;
 use onnxforge_hierarchy::lineage::{Carried, Lineage};
 use onnxforge_hierarchy::recorded::Recorded;
@@ -27,6 +27,7 @@ use onnxforge_verify::guard::{self, Proof, When};
 use serde::Serialize;
 
 use crate::Error;
+use crate::kind::Kind;
 use crate::opset::{self, Opset, Tried};
 use crate::selection::Selection;
 
@@ -149,6 +150,8 @@ pub struct Optimized {
     pub model: Model,
     /// What was done.
     pub report: Report,
+    /// What each pass did, with the matches that it skipped in the end.
+    pub passes: Vec<PassOutcome>,
     /// How long it took.
     pub times: Times,
     /// The PyTorch modules that nodes come from.
@@ -165,6 +168,8 @@ pub struct Report {
     pub mended: Vec<String>,
     /// How much results were allowed to change.
     pub accuracy: AccuracyMode,
+    /// What kind of network it is.
+    pub kind: Kind,
     /// What was converted to another operator set, where that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub opset: Option<upgrade::Report>,
@@ -246,8 +251,9 @@ pub fn optimize_with(
     options: &Options,
     progress: &dyn Progress,
 ) -> Result<Optimized, Error> {
-    let passes = options.passes.passes()?;
-    log_class(&model);
+    let mut selection = options.passes.clone();
+    let kind = Kind::choose(&model, &mut selection);
+    let passes = selection.passes()?;
     let (before, operators_before) = (Size::of(&model), model.operator_counts());
     let lineage = Lineage::of(&model, options.modules.as_ref());
     interface::apply(&mut model, &options.interface)?;
@@ -265,7 +271,7 @@ pub fn optimize_with(
     if exact {
         upgrade::bit_exact(&model)?;
     }
-    let (fit, unfit) = options.passes.fitting(&model, &passes);
+    let (fit, unfit) = selection.fitting(&model, &passes);
     let work = pipeline::Options {
         passes: fit,
         stop_after: options.stop_after,
@@ -297,6 +303,7 @@ pub fn optimize_with(
         schema: 1,
         mended: model.mended().iter().map(ToString::to_string).collect(),
         accuracy: options.accuracy,
+        kind: kind.unwrap_or_else(|| Kind::of(&model)),
         opset,
         tried,
         before,
@@ -308,7 +315,7 @@ pub fn optimize_with(
         verification: proof,
         modules: modules.effects.clone(),
     };
-    Ok(Optimized { model, report, times, modules })
+    Ok(Optimized { model, report, passes: outcome.passes, times, modules })
 }
 
 impl Optimized {
@@ -370,22 +377,5 @@ impl PassReport {
             skipped: BTreeMap::new(),
             left_out: Some(unfit.why.clone()),
         }
-    }
-}
-
-/// Logs what kind of network the model is, and which passes matter for it.
-fn log_class(model: &Model) {
-    if !tracing::enabled!(tracing::Level::INFO) {
-        return;
-    }
-    let found = Fingerprint::of(model);
-    tracing::info!(
-        "{} ({:.0} % sure): {}",
-        found.class.name(),
-        found.confidence * 100.0,
-        found.reasons.join("; ")
-    );
-    for fit in found.passes() {
-        tracing::info!("{} matters: {}", fit.pass, fit.why);
     }
 }

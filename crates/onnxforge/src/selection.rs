@@ -1,9 +1,9 @@
 //! Which passes run.
 
-use onnxforge_analysis::fingerprint::{Unfit, fitting};
+use onnxforge_analysis::fingerprint::{Fingerprint, Unfit, fitting};
 use onnxforge_ir::Model;
 use onnxforge_ops::check::nearest;
-use onnxforge_rewrite::passes::targets::{PORTABLE, TARGETS, Target};
+use onnxforge_rewrite::passes::targets::{ORT, PORTABLE, TARGETS, Target};
 use onnxforge_rewrite::passes::{self, Pass};
 
 /// Which passes run.
@@ -13,13 +13,15 @@ pub struct Selection {
     pub target: &'static Target,
     /// Only these, stage by stage in this order; the target's where the list is empty.
     pub only: Vec<&'static Pass>,
+    /// These as well as the target's; not beside `only`.
+    pub also: Vec<&'static Pass>,
     /// Not these.
     pub skip: Vec<&'static Pass>,
 }
 
 impl Default for Selection {
     fn default() -> Self {
-        Self { target: &PORTABLE, only: Vec::new(), skip: Vec::new() }
+        Self { target: &PORTABLE, only: Vec::new(), also: Vec::new(), skip: Vec::new() }
     }
 }
 
@@ -48,8 +50,15 @@ pub enum SelectionError {
 pub fn find_pass(name: &str) -> Result<&'static Pass, SelectionError> {
     passes::find(name.trim()).ok_or_else(|| SelectionError::Unknown {
         name: name.to_owned(),
-        near: nearest(name, passes::all().map(|pass| pass.name)),
+        near: nearest(name, passes::all().map(|pass| pass.name)).or_else(|| containing(name)),
     })
+}
+
+/// The first pass whose name has a word in it.
+fn containing(word: &str) -> Option<&'static str> {
+    let word = word.trim().to_ascii_lowercase();
+    let is_word = word.len() >= 3;
+    passes::all().map(|pass| pass.name).find(|name| is_word && name.contains(&word))
 }
 
 impl Selection {
@@ -61,8 +70,12 @@ impl Selection {
 
     /// The selected passes.
     pub fn passes(&self) -> Result<Vec<&'static Pass>, SelectionError> {
-        let mut chosen: Vec<&'static Pass> =
-            if self.only.is_empty() { self.target.passes().collect() } else { self.only.clone() };
+        let mut chosen: Vec<&'static Pass> = match self.only.is_empty() {
+            true => {
+                passes::all().filter(|pass| pass.runs_for(self.target) || self.also.contains(pass)).collect()
+            }
+            false => self.only.clone(),
+        };
         // The passes of a target go together.
         let by_name = !self.only.is_empty();
         for target in TARGETS.into_iter().filter(|_| by_name) {
@@ -73,6 +86,31 @@ impl Selection {
         }
         chosen.retain(|pass| !self.skip.contains(pass));
         Ok(chosen)
+    }
+
+    /// The same, with this pass in any case.
+    pub(crate) fn with(mut self, pass: &'static Pass) -> Self {
+        self.skip.retain(|skipped| *skipped != pass);
+        let list = if self.only.is_empty() { &mut self.also } else { &mut self.only };
+        if !list.contains(&pass) {
+            list.push(pass);
+        }
+        self
+    }
+
+    /// Chooses passes on request that pay for this kind of network; none where passes were asked for by name, or for converters, about which
+    /// measurements say nothing. Answers what was chosen.
+    pub(crate) fn choose(&mut self, kind: &Fingerprint) -> Vec<&'static Pass> {
+        if !self.only.is_empty() || ![&PORTABLE, &ORT].contains(&self.target) {
+            return Vec::new();
+        }
+        let fits = kind.passes().iter().filter(|fit| fit.chosen);
+        let chosen: Vec<&'static Pass> = fits
+            .filter_map(|fit| passes::find(fit.pass))
+            .filter(|pass| !self.skip.contains(pass) && !self.also.contains(pass))
+            .collect();
+        self.also.extend(&chosen);
+        chosen
     }
 
     /// Whether the model is made for this target: its passes run, and not others that were asked for by name.

@@ -6,7 +6,7 @@ use onnxforge_ir::Model;
 use onnxforge_ops::Value;
 use onnxforge_proto::progress::{Progress, Silent};
 use onnxforge_verify::blocks::{Pairs, verify_blocks};
-use onnxforge_verify::engine::{Choice, Engine};
+use onnxforge_verify::engine::{Choice, Engine, Engines, may_run_forever};
 use onnxforge_verify::{self as verify, Report, VerifyError, Which};
 use serde::Serialize;
 
@@ -85,6 +85,8 @@ pub fn verify_with(
     // What ONNX Runtime never could run, the native engine may. A second model that it cannot run although it can the first is an answer.
     let refused = |error: &VerifyError| matches!(error, VerifyError::Run { which: Which::First, .. });
     let engines = match options.by_blocks {
+        // Only the native engine can be stopped.
+        _ if may_run_forever(first) || may_run_forever(second) => Engines::only(Engine::Native),
         true => options.engine.engines_for_results(),
         false => options.engine.engines(),
     };

@@ -121,13 +121,13 @@ fn signs(class: Class, features: &Features, takes: &Takes) -> Vec<Sign> {
             if f.grouped_attention > 0 { ", keys and values shared by groups of heads" } else { "" };
         Sign(
             f.attention > 0,
-            format!("{}{grouped}", several(f.attention, "block of attention", "blocks of attention")),
+            format!("{}{grouped}", several(f.attention, "attention block", "attention blocks")),
         )
     };
     let convs = || {
         Sign(
             f.spatial_convs >= FEW,
-            format!("{} convolutions along two axes or more that see more than one place", f.spatial_convs),
+            format!("{} convolutions along two axes or more, larger than one element", f.spatial_convs),
         )
     };
     let tokens = || {
@@ -152,7 +152,11 @@ fn signs(class: Class, features: &Features, takes: &Takes) -> Vec<Sign> {
             none("no attention"),
             Sign(
                 f.all_convs() > f.matmuls,
-                format!("{} convolutions, {} products with weights", f.all_convs(), f.matmuls),
+                format!(
+                    "{}, {}",
+                    several(f.all_convs(), "convolution", "convolutions"),
+                    several(f.matmuls, "matmul with weights", "matmuls with weights")
+                ),
             ),
         ],
         Class::Hybrid => vec![image(), convs(), attention(), norms()],
@@ -162,8 +166,8 @@ fn signs(class: Class, features: &Features, takes: &Takes) -> Vec<Sign> {
             Sign(
                 f.matmuls > f.all_convs(),
                 format!(
-                    "{} products with weights, {}",
-                    f.matmuls,
+                    "{}, {}",
+                    several(f.matmuls, "matmul with weights", "matmuls with weights"),
                     several(f.all_convs(), "convolution", "convolutions")
                 ),
             ),
@@ -175,10 +179,8 @@ fn signs(class: Class, features: &Features, takes: &Takes) -> Vec<Sign> {
                 _ => Sign(takes.vectors, "a sequence of vectors comes in".to_owned()),
             },
             match f.cross_attention {
-                0 => Sign(!f.is_causal && f.caches == 0, "every place sees every other one".to_owned()),
-                count => {
-                    Sign(true, format!("{count} layers look at what an encoder gives: a decoder beside it"))
-                }
+                0 => Sign(!f.is_causal && f.caches == 0, "every position attends to every other".to_owned()),
+                count => Sign(true, format!("{count} layers attend to the output of an encoder")),
             },
         ],
         Class::Llm => vec![
@@ -188,7 +190,7 @@ fn signs(class: Class, features: &Features, takes: &Takes) -> Vec<Sign> {
             },
             attention(),
             match f.caches {
-                0 => Sign(f.is_causal, "later places are hidden from earlier ones".to_owned()),
+                0 => Sign(f.is_causal, "later positions are masked".to_owned()),
                 count => Sign(true, format!("{count} inputs to which keys and values are appended")),
             },
             Sign(f.scores_vocabulary, "a score for each entry of the vocabulary comes out".to_owned()),
@@ -231,7 +233,7 @@ fn signs(class: Class, features: &Features, takes: &Takes) -> Vec<Sign> {
                     match (f.attention, f.recurrent) {
                         (0, 0) => "the rest are convolutions along time, too".to_owned(),
                         (0, recurrent) => several(recurrent, "recurrent layer", "recurrent layers"),
-                        (blocks, _) => several(blocks, "block of attention", "blocks of attention"),
+                        (blocks, _) => several(blocks, "attention block", "attention blocks"),
                     },
                 ),
             ]
@@ -252,7 +254,7 @@ fn signs(class: Class, features: &Features, takes: &Takes) -> Vec<Sign> {
             ),
             Sign(
                 takes.features || takes.vectors,
-                format!("numbers go straight into products with weights ({})", f.matmuls),
+                format!("numbers go straight into matmuls with weights ({})", f.matmuls),
             ),
         ],
     }
@@ -275,14 +277,11 @@ fn against(class: Class, features: &Features, takes: &Takes) -> Vec<String> {
             );
         }
         Class::Llm => {
-            note(features.attention == 0, "there is no attention that would tell how tokens see each other");
+            note(features.attention == 0, "there is no attention between tokens");
             note(takes.tokens.is_none(), "no token ids come in");
         }
         Class::Transformer => {
-            note(
-                features.is_causal && features.cross_attention == 0,
-                "later places are hidden from earlier ones",
-            );
+            note(features.is_causal && features.cross_attention == 0, "later positions are masked");
         }
         Class::Audio => {
             note(takes.tokens.is_some() && !features.gives_wave, "token ids come in, too");

@@ -17,9 +17,9 @@ pub struct SelectionArgs {
     /// Skip these passes.
     #[arg(long, value_name = "A,B", value_delimiter = ',')]
     skip: Vec<String>,
-    /// What the model is made for.
-    #[arg(long, value_parser = target(), default_value = PORTABLE.name, conflicts_with = "passes")]
-    target: &'static Target,
+    /// What the model is made for; `portable` unless told otherwise.
+    #[arg(long, value_parser = target(), conflicts_with = "passes")]
+    target: Option<&'static Target>,
 }
 
 /// Reads the name of a target.
@@ -33,7 +33,18 @@ impl SelectionArgs {
     /// What is selected.
     pub fn resolve(&self) -> Result<Selection, Failure> {
         let named = |names: &[String]| names.iter().map(|name| find(name)).collect::<Result<_, _>>();
-        Ok(Selection { target: self.target, only: named(&self.passes)?, skip: named(&self.skip)? })
+        let (only, skip) = (named(&self.passes)?, named(&self.skip)?);
+        Ok(Selection { target: self.target.unwrap_or(&PORTABLE), only, skip, ..Selection::default() })
+    }
+
+    /// What is selected, for a look at one pass: where no target is given, one that runs it.
+    pub fn resolve_for(&self, pass: &Pass) -> Result<Selection, Failure> {
+        let selection = self.resolve()?;
+        let runs = |target: &&&Target| pass.runs_for(target);
+        Ok(match (self.target, TARGETS.iter().find(runs)) {
+            (None, Some(target)) => Selection { target, ..selection },
+            _ => selection,
+        })
     }
 
     /// The selected passes.

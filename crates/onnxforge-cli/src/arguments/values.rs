@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use onnxforge::Opset;
+use onnxforge::upgrade::{NEWEST, OLDEST};
+
 /// A time in seconds.
 pub fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| "write a number of seconds".to_owned())?;
@@ -27,6 +30,23 @@ pub fn named_shape(text: &str) -> Result<(String, Vec<usize>), String> {
     let (name, sizes) = text.rsplit_once('=').ok_or("write NAME=N,N,…")?;
     let shape = sizes.split([',', 'x']).map(size).collect::<Result<_, _>>()?;
     Ok((name.to_owned(), shape))
+}
+
+/// A version of the standard operators, as users say it.
+pub fn version(text: &str) -> Result<Opset, String> {
+    match (text, text.parse()) {
+        ("latest", _) => Ok(Opset::Latest),
+        (_, Ok(version)) if (OLDEST..=NEWEST).contains(&version) => Ok(Opset::Version(version)),
+        _ => Err(format!("a number from {OLDEST} to {NEWEST} is needed, or `latest`")),
+    }
+}
+
+/// The same, where the version may also stay.
+pub fn version_or_keep(text: &str) -> Result<Opset, String> {
+    match text {
+        "keep" => Ok(Opset::Keep),
+        _ => version(text).map_err(|error| format!("{error} or `keep`")),
+    }
 }
 
 fn size(text: &str) -> Result<usize, String> {

@@ -1,18 +1,21 @@
 //! `onnxforge explain`: why a pass fired or not, node by node.
 
+use std::io::{self, Write};
 use std::path::PathBuf;
 
-use onnxforge::passes;
-use onnxforge::passes::pipeline::{Options, optimize};
+use onnxforge::Selection;
+use onnxforge::explain::{Explanation, explain_with};
+use onnxforge::passes::Pass;
+use onnxforge::passes::targets::PORTABLE;
 use serde::Serialize;
 
-use crate::arguments::find;
+use crate::arguments::{PlanArgs, find};
 use crate::failure::{Failure, Verdict};
-use crate::output::{Output, table};
+use crate::output::{Output, grouped, table};
 
 /// Show where a pass fires in a model, and why not elsewhere.
 ///
-/// The pass runs on the model as it is, after the passes that stand before it have run.
+/// The pass runs among the others, as `optimize` with the same options runs them. A pass that is not among them is added.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The pass; `onnxforge passes` lists them.
@@ -20,74 +23,78 @@ pub struct Args {
     /// The model.
     model: PathBuf,
     /// Run the pass alone, on the model as it is in the file.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["passes", "skip", "target"])]
     alone: bool,
+    #[command(flatten)]
+    plan: PlanArgs,
 }
 
 #[derive(Debug, Serialize)]
 struct Report {
     schema: u32,
-    pass: &'static str,
-    fired: Vec<Fired>,
-    skipped: Vec<Left>,
-}
-
-#[derive(Debug, Serialize)]
-struct Fired {
-    rule: String,
-    nodes: Vec<String>,
-}
-
-#[derive(Debug, Serialize)]
-struct Left {
-    rule: &'static str,
-    node: String,
-    reason: String,
-    culprit: Option<String>,
+    /// What the model is made for, where passes of a target ran.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target: Option<&'static str>,
+    #[serde(flatten)]
+    explained: Explanation,
 }
 
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     let pass = find(&args.pass)?;
-    let mut model = output.files.load(&args.model)?;
-    if !args.alone {
-        let before = passes::defaults().take_while(|before| before.name != pass.name).collect();
-        optimize(&mut model, &Options { passes: before, ..Options::default() });
+    let model = args.plan.load(&args.model, output)?;
+    let passes = passes(args, pass)?;
+    let target = passes.only.is_empty().then_some(passes.target.name);
+    let explained = explain_with(model, pass, &args.plan.options(passes), output.progress())
+        .map_err(|error| Failure::from(error).about(&args.model))?;
+    let report = Report { schema: 1, target, explained };
+    output.result(&report, |out| report.show(out))?;
+    Ok(Verdict::Yes)
+}
+
+/// The passes that run.
+fn passes(args: &Args, pass: &'static Pass) -> Result<Selection, Failure> {
+    match args.alone {
+        true => Ok(Selection { only: vec![pass], ..Selection::default() }),
+        false => args.plan.selection().resolve_for(pass),
     }
-    let first = model.journal().len();
-    let outcome = optimize(&mut model, &Options { passes: vec![pass], ..Options::default() });
-    let fired = model.journal().iter().skip(first).map(|entry| Fired {
-        rule: entry.rule.to_string(),
-        nodes: entry.consumed.iter().map(|&id| model.node_label(id)).collect(),
-    });
-    let skipped = outcome.passes.iter().flat_map(|pass| &pass.skipped).map(|skip| Left {
-        rule: skip.rule,
-        node: model.node_label(skip.node),
-        reason: skip.reason.to_string(),
-        culprit: skip.culprit.map(|id| model.value(id).name().to_string()),
-    });
-    let report = Report { schema: 1, pass: pass.name, fired: fired.collect(), skipped: skipped.collect() };
-    output.result(&report, |out| {
+}
+
+impl Report {
+    fn show(&self, out: &mut dyn Write) -> io::Result<()> {
+        let Explanation { pass, fired, skipped, elsewhere } = &self.explained;
         let mut rows = table(&["rule", "fired at"]);
-        for fired in &report.fired {
+        for fired in fired {
             rows.add_row([&fired.rule, &fired.nodes.join(", ")]);
         }
-        if !report.fired.is_empty() {
+        if !fired.is_empty() {
             writeln!(out, "{rows}")?;
         }
-        let mut rows = table(&["rule", "left alone", "because", "see"]);
-        for left in &report.skipped {
+        let mut rows = table(&["rule", "skipped", "because", "see"]);
+        for left in skipped {
             rows.add_row([left.rule, &left.node, &left.reason, left.culprit.as_deref().unwrap_or("")]);
         }
-        if !report.skipped.is_empty() {
+        if !skipped.is_empty() {
             writeln!(out, "{rows}")?;
         }
-        writeln!(
-            out,
-            "{}: fired {} times, left {} places alone",
-            pass.name,
-            report.fired.len(),
-            report.skipped.len()
-        )
-    })?;
-    Ok(Verdict::Yes)
+        let mut rows = table(&["rule", "matches in the file", "rewritten first by"]);
+        for other in elsewhere {
+            let by = other.by.as_deref().unwrap_or("(no longer matches)");
+            rows.add_row([other.rule.as_str(), &other.nodes.join(", "), by]);
+        }
+        if !elsewhere.is_empty() {
+            writeln!(out, "{rows}")?;
+        }
+        if let Some(target) = self.target.filter(|name| *name != PORTABLE.name) {
+            write!(out, "with --target {target}: ")?;
+        }
+        let count = |count: usize, one: &str, many: &str| {
+            format!("{} {}", grouped(count as u64), if count == 1 { one } else { many })
+        };
+        write!(out, "{pass} fired {}", count(fired.len(), "time", "times"))?;
+        write!(out, ", skipped {}", count(skipped.len(), "match", "matches"))?;
+        if !elsewhere.is_empty() {
+            write!(out, "; other passes rewrote {} before", count(elsewhere.len(), "match", "matches"))?;
+        }
+        writeln!(out)
+    }
 }

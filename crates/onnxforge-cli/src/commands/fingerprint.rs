@@ -61,7 +61,10 @@ fn show_one(seen: &Seen, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{rows}")?;
     let mut rows = table(&["pass", "why it matters here"]);
     for fit in found.passes() {
-        let asked = if fit.by_default { "" } else { " (not by default)" };
+        let asked = match fit.by_default || fit.chosen {
+            true => "",
+            false => " (not by default)",
+        };
         rows.add_row([format!("{}{asked}", fit.pass), fit.why.clone()]);
     }
     if !found.passes().is_empty() {
@@ -94,7 +97,7 @@ fn features(features: &Features) -> Vec<(&'static str, String)> {
     vec![
         ("inputs", inputs.join(", ")),
         ("nodes", count(f.nodes)),
-        ("products with weights", count(f.matmuls)),
+        ("matmuls with weights", count(f.matmuls)),
         (
             "convolutions along 1, 2, 3 axes",
             match f.convs {
@@ -103,7 +106,7 @@ fn features(features: &Features) -> Vec<(&'static str, String)> {
             },
         ),
         (
-            "products for each convolution",
+            "matmuls for each convolution",
             f.matmuls_per_conv.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}")),
         ),
         ("Reshapes among nodes", percent(f.reshapes)),
@@ -112,7 +115,7 @@ fn features(features: &Features) -> Vec<(&'static str, String)> {
         ("attention", count(f.attention)),
         ("attention with groups of heads", count(f.grouped_attention)),
         ("attention to an encoder", count(f.cross_attention)),
-        ("later places are hidden", yes(f.is_causal)),
+        ("causal", yes(f.is_causal)),
         ("caches", count(f.caches)),
         ("LayerNorm", count(f.layer_norms)),
         ("RMSNorm", count(f.rms_norms)),

@@ -5,24 +5,19 @@ mod show;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use clap::builder::NonEmptyStringValueParser;
-use onnxforge::Opset;
 use onnxforge::hierarchy::sidecar::path_for;
-use onnxforge::interface::Wishes;
 use onnxforge::io::External;
 use onnxforge::ir::Model;
-use onnxforge::optimize::{AccuracyMode, Optimized, Options, Report, Times, optimize_with};
+use onnxforge::optimize::{Optimized, Options, Report, Times, optimize_with};
 use onnxforge::page::page;
 use onnxforge::trace::edits;
-use onnxforge::upgrade::CURED;
 use onnxforge::verify::guard::Proof;
 use serde::Serialize;
 
 use super::ExternalArg;
 use super::hierarchy::sidecar;
 use super::tag::write_sidecar;
-use super::upgrade::version_or_keep;
-use crate::arguments::{Checks, SelectionArgs, named_shape, named_size};
+use crate::arguments::{Checks, PlanArgs};
 use crate::failure::{Failure, Verdict};
 use crate::files::WrittenFile;
 use crate::output::Output;
@@ -32,28 +27,11 @@ use crate::output::Output;
 pub struct Args {
     /// The model.
     model: PathBuf,
-    /// Where to write the result; the same path replaces the model.
+    /// Where to write the result; the same path replaces the model [default: NAME.opt.onnx beside NAME.onnx].
     #[arg(short, long)]
-    output: PathBuf,
+    output: Option<PathBuf>,
     #[command(flatten)]
-    selection: SelectionArgs,
-    /// Fix a symbolic input dimension.
-    #[arg(long, value_name = "NAME=N", value_parser = named_size)]
-    set_dim: Vec<(String, usize)>,
-    /// Fix the shape of an input; symbolic dimensions get the same size everywhere.
-    #[arg(long, value_name = "NAME=N,N,…", value_parser = named_shape)]
-    set_shape: Vec<(String, Vec<usize>)>,
-    /// Make these values of the graph the outputs, and remove what they do not need.
-    #[arg(long, value_delimiter = ',', value_name = "NAME,…", value_parser = NonEmptyStringValueParser::new())]
-    outputs: Vec<String>,
-    /// Convert to this version of the standard operators before the passes run; only upwards.
-    ///
-    /// `latest` is the newest that ONNX Runtime takes; so is a number for `--target ort`, up to that.
-    #[arg(long, value_name = "keep|latest|N", default_value = "keep", value_parser = version_or_keep)]
-    opset: Opset,
-    /// How much results may change.
-    #[arg(long, value_enum, default_value = "default")]
-    accuracy: AccuracyArg,
+    plan: PlanArgs,
     /// Stop after this many edits.
     #[arg(long, value_name = "N")]
     stop_after: Option<usize>,
@@ -68,23 +46,6 @@ pub struct Args {
     /// Write a page that shows the modules of the result, before and after.
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum AccuracyArg {
-    /// Only rewrites that keep every bit; the comparison demands identical bits.
-    Exact,
-    /// Rewrites may round, each as much as it declares.
-    Default,
-}
-
-impl From<AccuracyArg> for AccuracyMode {
-    fn from(arg: AccuracyArg) -> Self {
-        match arg {
-            AccuracyArg::Exact => Self::Exact,
-            AccuracyArg::Default => Self::Default,
-        }
-    }
 }
 
 /// What `--json` shows.
@@ -108,30 +69,24 @@ struct AllTimes {
 
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     let start = Instant::now();
-    let passes = args.selection.resolve()?;
-    output.files.require_folders([&args.output].into_iter().chain(&args.trace).chain(&args.report))?;
-    let model = output.files.load_valid(&args.model, if args.opset == Opset::Keep { &[] } else { CURED })?;
+    let passes = args.plan.selection().resolve()?;
+    let path = args.output.clone().unwrap_or_else(|| beside(&args.model));
+    output.files.require_folders(args.output.iter().chain(&args.trace).chain(&args.report))?;
+    let model = args.plan.load(&args.model, output)?;
     super::warn_of_newer_opsets(&args.model, &model);
     let options = Options {
-        interface: Wishes {
-            dims: args.set_dim.iter().cloned().collect(),
-            shapes: args.set_shape.iter().cloned().collect(),
-            outputs: args.outputs.clone(),
-        },
-        opset: args.opset,
-        passes,
-        accuracy: args.accuracy.into(),
         stop_after: args.stop_after,
         verification: args.checks.verification(&model, output)?,
         modules: sidecar(&args.model, &model, output),
+        ..args.plan.options(passes)
     };
     let load = milliseconds(start);
     let optimized = optimize_with(model, &options, output.progress())
         .map_err(|error| Failure::from(error).about(&args.model))?;
     let start = Instant::now();
     let has_sidecar = options.modules.is_some();
-    let files = write(args, &optimized, has_sidecar, output)?;
-    let reproducers = write_reproducers(&optimized.report.verification, &args.output, output)?;
+    let files = write(args, &path, &optimized, has_sidecar, output)?;
+    let reproducers = write_reproducers(&optimized.report.verification, &path, output)?;
     let milliseconds = AllTimes { load, work: optimized.times, save: milliseconds(start) };
     let proof = &optimized.report.verification;
     let is_wrong = !proof.reverted.is_empty() && !args.checks.allow_revert
@@ -144,33 +99,36 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
 /// Writes the model and what belongs to it.
 fn write(
     args: &Args,
+    path: &Path,
     optimized: &Optimized,
     has_sidecar: bool,
     output: &Output,
 ) -> Result<Vec<WrittenFile>, Failure> {
     let Optimized { model, modules, .. } = optimized;
-    if let Some(path) = &args.trace {
-        write_trace(model, path, output)?;
+    if let Some(trace) = &args.trace {
+        write_trace(model, trace, output)?;
     }
-    let mut files = output.save(model, &args.output, args.external)?;
+    let mut files = output.save(model, path, args.external)?;
     if has_sidecar {
-        let beside = path_for(&args.output);
-        files.extend(write_sidecar(
-            &beside,
-            &args.output,
-            model,
-            &modules.hierarchy,
-            &modules.policy,
-            output,
-        )?);
+        let sidecar = path_for(path);
+        files.extend(write_sidecar(&sidecar, path, model, &modules.hierarchy, &modules.policy, output)?);
     }
-    if let Some(path) = &args.report {
-        let file = args.output.display().to_string();
+    if let Some(report) = &args.report {
+        let file = path.display().to_string();
         let effect = Some(optimized.for_page());
         let text = page(&file, model, &modules.hierarchy, &modules.policy, &[], effect);
-        files.extend(output.files.write(path, |out| out.write_all(text.as_bytes()))?);
+        files.extend(output.files.write(report, |out| out.write_all(text.as_bytes()))?);
     }
     Ok(files)
+}
+
+/// Where the result goes unless told otherwise: `NAME.opt.onnx` beside `NAME.onnx`.
+fn beside(model: &Path) -> PathBuf {
+    let is_named = model.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("onnx"));
+    let name = if is_named { model.file_stem() } else { model.file_name() };
+    let mut name = name.unwrap_or_default().to_owned();
+    name.push(".opt.onnx");
+    model.with_file_name(name)
 }
 
 fn milliseconds(start: Instant) -> f64 {
@@ -193,4 +151,21 @@ fn write_trace(model: &Model, path: &Path, output: &Output) -> Result<(), Failur
     let mut lines = edits(model).map(line);
     output.files.write(path, |out| lines.try_for_each(|line| writeln!(out, "{}", line?)))?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_result_lies_beside_its_model() {
+        for (model, result) in [
+            ("a/bert.onnx", "a/bert.opt.onnx"),
+            ("yolo.v8.ONNX", "yolo.v8.opt.onnx"),
+            ("model.v2", "model.v2.opt.onnx"),
+            ("memory:model.onnx", "memory:model.opt.onnx"),
+        ] {
+            assert_eq!(beside(Path::new(model)), Path::new(result));
+        }
+    }
 }

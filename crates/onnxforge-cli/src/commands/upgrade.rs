@@ -6,10 +6,11 @@ use std::path::PathBuf;
 use comfy_table::Cell;
 use onnxforge::Opset;
 use onnxforge::opset::{Tried, convert};
-use onnxforge::upgrade::{self, CURED, NEWEST, OLDEST};
+use onnxforge::upgrade::{self, CURED};
 use serde::Serialize;
 
 use super::ExternalArg;
+use crate::arguments::version;
 use crate::failure::{Failure, Verdict};
 use crate::files::{WrittenFile, show_files};
 use crate::output::{Output, grouped, number, table};
@@ -30,23 +31,6 @@ pub struct Args {
     /// Where weights go.
     #[arg(long, value_enum, default_value = "keep")]
     external: ExternalArg,
-}
-
-/// A version of the standard operators, as users say it.
-fn version(text: &str) -> Result<Opset, String> {
-    match (text, text.parse()) {
-        ("latest", _) => Ok(Opset::Latest),
-        (_, Ok(version)) if (OLDEST..=NEWEST).contains(&version) => Ok(Opset::Version(version)),
-        _ => Err(format!("a number from {OLDEST} to {NEWEST} is needed, or `latest`")),
-    }
-}
-
-/// The same, where the version may also stay.
-pub fn version_or_keep(text: &str) -> Result<Opset, String> {
-    match text {
-        "keep" => Ok(Opset::Keep),
-        _ => version(text).map_err(|error| format!("{error} or `keep`")),
-    }
 }
 
 #[derive(Debug, Serialize)]

@@ -140,6 +140,9 @@ impl Shown {
         for sizes in &self.found.report.unequal {
             writeln!(out, "dimensions of one name differ, and so do the models: {sizes}")?;
         }
+        for branch in &self.found.report.untaken {
+            writeln!(out, "no input leads into the {branch}, so nothing is known of it; --inputs may")?;
+        }
         for sizes in &self.found.report.sizes {
             writeln!(out, "sizes: {sizes}")?;
         }

@@ -255,11 +255,7 @@ impl<'a> Planner<'a> {
         };
         match (group.source, keeper) {
             (Source::Value(target), Some(value)) => {
-                let to = &model.values[target];
-                let takes_over = !matches!(to.def, Def::Input { .. })
-                    && !to.is_exposed()
-                    && model.scope_of(value) == model.scope_of(target);
-                if !takes_over {
+                if !model.can_take_over(value, target) {
                     return Err(EditError::Exposed(self.name(value), self.name(target)));
                 }
                 group.keeper = keeper;

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::{Operand, Rewrite, saturating_sum};
 use crate::id::{NodeId, ValueId};
-use crate::node::{Attr, Op};
+use crate::node::{Attr, AttrValue, Op};
 use crate::tensor::Tensor;
 use onnxforge_proto::Str;
 
@@ -67,12 +67,18 @@ impl Rewrite {
         operands.filter_map(constant).chain(0..added).collect()
     }
 
-    /// The bytes of new constants, those in copied bodies included.
+    /// The bytes of new constants, those in copied bodies and in attributes of new nodes included.
     pub fn added_bytes(&self) -> i64 {
         let read = self.made_constants();
         let own = self.constants.iter().enumerate().filter(|(index, _)| read.contains(index));
         let own = own.map(|(_, constant)| constant.tensor.byte_len());
         let copied = self.nodes.iter().filter_map(|staged| Some(staged.copied.as_ref()?.bytes));
-        saturating_sum(own.chain(copied))
+        let held =
+            self.nodes.iter().filter(|staged| staged.copied.is_none()).flat_map(|staged| &staged.attrs);
+        let held = held.filter_map(|attr| match &attr.value {
+            AttrValue::Tensor(tensor) => Some(tensor.byte_len()),
+            _ => None,
+        });
+        saturating_sum(own.chain(copied).chain(held))
     }
 }

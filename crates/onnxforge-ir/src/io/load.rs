@@ -12,7 +12,7 @@ use crate::model::Model;
 use onnxforge_proto::blob::Blob;
 use onnxforge_proto::mmap::MappedFile;
 use onnxforge_proto::schema::ModelProto;
-use onnxforge_proto::wire::{self, WireError};
+use onnxforge_proto::wire::{self, WireError, WireErrorKind};
 
 /// How to load.
 #[derive(Clone, Copy, Debug, Default)]
@@ -141,7 +141,13 @@ pub fn decode_model(blob: &Blob) -> Result<ModelProto, String> {
     match (decoded, other_format(blob)) {
         (Ok(model), _) if model.graph.is_some() => Ok(model),
         (_, Some(other)) => Err(other.to_owned()),
-        (Err(error), None) => Err(error.to_string()),
+        (Err(error), None) => Err(match error.kind {
+            // Other files than models do not get as far as into a graph.
+            WireErrorKind::TooLong { .. } | WireErrorKind::Truncated if !error.path.is_empty() => {
+                format!("it ends too early, as if a download had been interrupted: {error}")
+            }
+            _ => error.to_string(),
+        }),
         (Ok(model), None) if !model.functions.is_empty() => Ok(model),
         (Ok(_), None) => Err("it has no graph".to_owned()),
     }

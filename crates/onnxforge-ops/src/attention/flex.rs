@@ -11,6 +11,7 @@ use crate::kernel::convert::to_float;
 use crate::kernel::line::{each_line, softmax};
 use crate::kernel::number::Float;
 use crate::kernel::product::Product;
+use crate::kernel::transcendental::Transcendental;
 use crate::kernel::widen::{narrow, widen};
 use crate::value::Value;
 use onnxforge_ir::DType;
@@ -55,7 +56,7 @@ pub fn eval(cx: &mut Eval<'_>) -> Result<Vec<Value>, OpError> {
     each_float!(&heads.q, T => one(attend::<T>(cx, &heads)?))
 }
 
-fn attend<T: Float + Product>(cx: &Eval<'_>, heads: &Heads) -> Result<Array, OpError> {
+fn attend<T: Transcendental + Product>(cx: &Eval<'_>, heads: &Heads) -> Result<Array, OpError> {
     let dtype = cx.computed(score_type(&cx.call, T::DTYPE)?);
     let scores = heads.scores(cx, T::from_f64(scale(cx, heads.head_size)?))?;
     let scores = Array::new(heads.scores_shape(), scores)?;
@@ -69,7 +70,7 @@ fn attend<T: Float + Product>(cx: &Eval<'_>, heads: &Heads) -> Result<Array, OpE
 }
 
 /// The values mixed by the softmax of the scores, which have the type `dtype` where bodies see them.
-fn weigh<C: Float + Product>(
+fn weigh<C: Transcendental + Product>(
     cx: &Eval<'_>,
     heads: &Heads,
     scores: Array,

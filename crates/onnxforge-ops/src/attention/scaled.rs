@@ -8,10 +8,10 @@ use crate::error::{OpError, invalid};
 use crate::eval_call::Eval;
 use crate::infer_call::Infer;
 use crate::kernel::line::softmax;
-use crate::kernel::number::Float;
 use crate::kernel::parallel::each_piece;
 use crate::kernel::product::Product;
 use crate::kernel::strided::transpose;
+use crate::kernel::transcendental::Transcendental;
 use crate::value::Value;
 use onnxforge_ir::DType;
 use onnxforge_ir::dim::Dim;
@@ -133,7 +133,7 @@ fn appended(cx: &Eval<'_>, index: usize, new: Array) -> Result<Array, OpError> {
 }
 
 /// The result and, if somebody wants them, the scores at the stage that the mode names.
-fn attend<T: Float + Product>(
+fn attend<T: Transcendental + Product>(
     cx: &Eval<'_>,
     heads: &Heads,
     past: usize,

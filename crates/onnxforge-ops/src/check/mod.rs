@@ -23,7 +23,7 @@ mod suggest;
 mod tensor;
 mod types;
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 pub use conflict::conflicts;
 pub use problem::{Place, Problem, Rule, Severity};
@@ -56,6 +56,7 @@ pub fn check(model: &ModelProto, files: &mut ExternalFiles) -> Vec<Problem> {
         model_imports: HashMap::new(),
         functions: HashMap::new(),
         function_attributes: HashMap::new(),
+        required_inputs: HashMap::new(),
         calls: Vec::new(),
         configurations: HashSet::new(),
         scope: Scope::default(),
@@ -83,6 +84,8 @@ struct Checker<'m> {
     functions: HashMap<FunctionId<'m>, usize>,
     /// The attributes of the functions that have been called.
     function_attributes: HashMap<usize, HashSet<&'m str>>,
+    /// What the functions that were called with fewer inputs than they have cannot do without.
+    required_inputs: HashMap<usize, BTreeMap<usize, &'static str>>,
     /// The local functions that were called since this was emptied.
     calls: Vec<usize>,
     configurations: HashSet<&'m str>,

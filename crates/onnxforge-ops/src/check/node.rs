@@ -1,5 +1,7 @@
 //! Nodes: what they call, and whether they call it the way it wants to be called.
 
+use std::collections::{BTreeMap, HashMap};
+
 use super::Checker;
 use super::problem::{Here, Plain, Quoted, Rule};
 use super::scope::op_name;
@@ -65,7 +67,7 @@ impl<'m> Checker<'m> {
                 self.body_arity(node, signature, here);
                 self.node_types(node, signature, &kinds, here);
             }
-            Target::Function(_, function) => self.call(node, function, here),
+            Target::Function(index, function) => self.call(node, index, function, here),
             Target::Opaque if !node.input.is_empty() && node.output.iter().all(|name| name.is_empty()) => {
                 self.warning(Rule::NoOutputs, here, "the node has no outputs, so nothing can use it");
             }
@@ -201,7 +203,7 @@ impl<'m> Checker<'m> {
     }
 
     /// A call of a local function. Trailing inputs and outputs may be left out.
-    fn call(&mut self, node: &'m NodeProto, function: &'m FunctionProto, here: &Here<'_>) {
+    fn call(&mut self, node: &'m NodeProto, index: usize, function: &'m FunctionProto, here: &Here<'_>) {
         for (what, given, taken) in [
             ("inputs", node.input.len(), function.input.len()),
             ("outputs", node.output.len(), function.output.len()),
@@ -211,5 +213,42 @@ impl<'m> Checker<'m> {
                 self.error(Rule::Arity, here, message);
             }
         }
+        let is_given = |place: usize| node.input.get(place).is_some_and(|name| !name.is_empty());
+        if (0..function.input.len()).all(is_given) {
+            return;
+        }
+        let required = self.required_inputs.entry(index).or_insert_with(|| required_inputs(function));
+        let missing = required.iter().find(|(place, _)| !is_given(**place));
+        if let Some((place, op)) = missing {
+            let message = format!("input {place} is missing; {op} in the local function requires it");
+            self.error(Rule::RequiredValue, here, message);
+        }
     }
+}
+
+/// The inputs that operators in a function cannot do without, each with the first of those operators.
+pub(super) fn required_inputs(function: &FunctionProto) -> BTreeMap<usize, &'static str> {
+    let places: HashMap<&str, usize> =
+        function.input.iter().enumerate().map(|(place, name)| (&**name, place)).collect();
+    let imported = |domain: &str| {
+        let import = function.opset_import.iter().find(|import| normal(import.domain.as_ref()) == domain);
+        import.and_then(|import| import.version)
+    };
+    let mut required = BTreeMap::new();
+    for node in &function.node {
+        let domain = normal(node.domain.as_ref());
+        let op = node.op_type.as_deref().unwrap_or_default();
+        let Some(Lookup::Found(called)) = imported(domain).map(|version| signature(domain, op, version))
+        else {
+            continue;
+        };
+        for (name, formal) in node.input.iter().zip(&called.inputs) {
+            if let Some(place) = places.get(&**name)
+                && formal.presence == Presence::Required
+            {
+                required.entry(*place).or_insert(called.name);
+            }
+        }
+    }
+    required
 }

@@ -74,19 +74,6 @@ pub fn attend<T: Float>(
     ])
 }
 
-/// Scores as weights that sum to 1. With a sink, a share of the weight goes to nothing.
-pub fn softmax<T: Float>(row: &mut [T], sink: Option<T>) {
-    use num_traits::Float;
-    let lowest = sink.unwrap_or(T::neg_infinity());
-    let max = row.iter().fold(lowest, |max, &score| Float::max(max, score));
-    let mut sum = sink.map_or(T::ZERO, |sink| Float::exp(sink - max));
-    for score in row.iter_mut() {
-        *score = Float::exp(*score - max);
-        sum += *score;
-    }
-    row.iter_mut().for_each(|score| *score /= sum);
-}
-
 /// What is added to scores, the same for several examples or heads where a dimension is 1.
 pub struct ScoreBias<'a, T> {
     data: &'a [T],

@@ -62,6 +62,9 @@ pub fn infer_loop(cx: &mut Infer<'_>) -> Result<(), OpError> {
         TensorFact::constant(Array::scalar(true)).into(),
     ];
     let Settled { carried, outputs } = turns.settle(cx, body, &before, initial, &[], 1)?;
+    if let Some(Fact::Sequence { .. } | Fact::Optional { .. } | Fact::Map) = outputs.first() {
+        return invalid("the first output of the body, its condition, is no tensor".to_owned());
+    }
     for (index, output) in outputs.iter().skip(1).take(count).enumerate() {
         let dtype = |fact: &Fact| fact.tensor().and_then(|fact| fact.dtype);
         if let (Some(before), Some(after)) = (dtype(cx.fact(BEFORE + index)), dtype(output))

@@ -125,9 +125,11 @@ pub fn swiglu(cx: &mut Eval<'_>) -> Result<Vec<Value>, OpError> {
 
 /// `x/2 · (1 + erf(x/√2))`, or what approximates it by the hyperbolic tangent.
 pub fn gelu(cx: &mut Eval<'_>) -> Result<Vec<Value>, OpError> {
+    #[inline(always)]
     fn exact<T: Transcendental>(x: T) -> T {
         T::from_f64(0.5) * x * (T::ONE + (x * T::FRAC_1_SQRT_2()).fast_erf())
     }
+    #[inline(always)]
     fn approximate<T: Transcendental>(x: T) -> T {
         let scale = T::from_f64((2.0 / std::f64::consts::PI).sqrt());
         let inner = scale * (x + T::from_f64(0.044715) * x * x * x);

@@ -3,7 +3,7 @@
 use crate::array::{Array, Buffer, Code, each_float, each_integer, each_number, unsupported_type};
 use crate::error::OpError;
 use crate::eval_call::{Eval, one};
-use crate::kernel::map::{map, map_to};
+use crate::kernel::map::{map, map_in_vectors, map_to};
 use crate::kernel::number::{Float, Number};
 use crate::kernel::transcendental::Transcendental;
 use crate::value::Value;
@@ -38,7 +38,7 @@ pub fn in_own_bits(
 ) -> Result<Vec<Value>, OpError> {
     let x = cx.take(0)?;
     match x.buffer() {
-        Buffer::F32(_) => one(map(x, narrow)?),
+        Buffer::F32(_) => one(map_in_vectors(x, narrow)?),
         Buffer::F64(_) => one(map(x, wide)?),
         _ => Err(unsupported_type(&x)),
     }

@@ -1,10 +1,18 @@
 //! Inputs made up for a model: of the declared types, with values that make sense where they go.
 //!
-//! Shapes are those of a [`Search`]. Floats are normally distributed. Integers that select (indices of a Gather) stay within what they select from,
+//! Shapes are those of a [`Search`]. Floats are normally distributed, or lie around numbers at which the model does something else: where trees
+//! split, what is compared or clipped, the ends of what is quantized. Integers that select (indices of a Gather) stay within what they select from,
 //! lengths of sequences within the sequences; other integers are 0 or 1, like masks that pad at the end of rows but never hide a whole row. A single
 //! integer or boolean differs from one seed to the next. Strings are those that the model itself knows: categories and vocabularies.
+//!
+//! [`Manner::Varied`] reaches further, at the risk that a model refuses it: masks pad at either end, integers that are no masks take more values than 0
+//! and 1, those that are compared with something (ids with that of the padding) are equal to it now and then, some words are unknown, optional
+//! inputs are missing, and sequences have several elements.
+
+mod purpose;
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use half::{bf16, f16};
 use num_complex::Complex;
@@ -14,18 +22,18 @@ use super::declared::fit;
 use super::shapes::{Search, Shapes, Wanted};
 use crate::array::Typed;
 use crate::eval_call::{Memory, check_deadline};
-use crate::infer::Inference;
 use crate::kernel::convert::{Rounding, convert};
 use crate::{Array, OpError, Value};
-use onnxforge_ir::dim::Dim;
 use onnxforge_ir::dtype::Kind;
 use onnxforge_ir::tensor::element_count;
 use onnxforge_ir::types::DeclaredDim;
-use onnxforge_ir::value::{Def, Use};
-use onnxforge_ir::{AttrValue, DType, Model, Node, Type, ValueId};
+use onnxforge_ir::value::Def;
+use onnxforge_ir::{DType, Model, Type};
 use onnxforge_proto::blob::Blob;
 use onnxforge_proto::clock::Instant;
 use onnxforge_proto::random::Random;
+use purpose::Purpose;
+pub use purpose::{handed_on, tables};
 
 /// Which numbers are made up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -96,11 +104,23 @@ pub fn array(
     })
 }
 
+/// How far inputs go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Manner {
+    /// What hardly any model refuses.
+    #[default]
+    Plain,
+    /// What shows more of a model.
+    Varied,
+}
+
 /// How inputs are made up.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// What the random numbers start from.
     pub seed: u64,
+    /// How far they go.
+    pub manner: Manner,
     /// Sizes of named dimensions.
     pub dims: HashMap<String, usize>,
     /// Shapes of inputs, by name. They must fit the declarations.
@@ -113,7 +133,8 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { seed: 0, dims: HashMap::new(), shapes: HashMap::new(), memory: 16 << 30, deadline: None }
+        let (seed, manner, memory) = (0, Manner::Plain, 16 << 30);
+        Self { seed, manner, dims: HashMap::new(), shapes: HashMap::new(), memory, deadline: None }
     }
 }
 
@@ -224,27 +245,6 @@ pub fn sample_at(
     Ok(inputs)
 }
 
-/// What elements of an input are for.
-#[derive(Clone, Debug, Default)]
-struct Purpose {
-    /// They select from so many.
-    range: Option<i64>,
-    /// They are lengths of up to this.
-    length: Option<i64>,
-    /// Words that the model knows.
-    words: Vec<Blob>,
-}
-
-impl Purpose {
-    fn of(model: &Model, inference: &Inference, id: ValueId) -> Self {
-        let range = tables(model, inference, id).iter().filter_map(Dim::as_const).min();
-        let length = lengths(model, inference, id).iter().filter_map(Dim::as_const).min();
-        let is_text = inference.tensor(id).is_some_and(|fact| fact.dtype == Some(DType::String));
-        let words = if is_text { words(model, id) } else { Vec::new() };
-        Self { range, length, words }
-    }
-}
-
 /// Why a value cannot be made up.
 enum Obstacle {
     Budget(OpError),
@@ -260,11 +260,24 @@ impl From<OpError> for Obstacle {
     }
 }
 
+/// An integer that is neither an index nor a mask.
+fn wide(random: &mut Random, is_signed: bool) -> i64 {
+    let size = random.below(16) as i64;
+    if is_signed && random.below(8) == 0 { -size } else { size }
+}
+
+/// One of these numbers.
+fn chosen(numbers: impl Iterator<Item = f64> + Clone, random: &mut Random) -> Option<f64> {
+    let count = numbers.clone().count();
+    numbers.clone().nth(random.below(count as u64) as usize)
+}
+
 struct Maker {
     random: Random,
     seed: u64,
     flavour: Flavour,
-    /// Integers that select nothing are 1 up to some place of each row, and 0 after it.
+    manner: Manner,
+    /// Integers that select nothing are 1 in some part of each row, and 0 around it.
     is_padded: bool,
     memory: Memory,
     deadline: Option<Instant>,
@@ -276,6 +289,7 @@ impl Maker {
             random: Random::new(options.seed),
             seed: options.seed,
             flavour: Flavour::Normal,
+            manner: options.manner,
             is_padded: false,
             memory: Memory::new(options.memory),
             deadline: options.deadline,
@@ -303,8 +317,12 @@ impl Maker {
                 Ok(self.tensor(*dtype, &shape, purpose)?.into())
             }
             Type::Sequence(element) => {
-                let element = self.value(element, shape, purpose)?;
-                Ok(Value::Sequence(vec![element].into()))
+                let count = if self.manner == Manner::Varied { 1 + self.random.below(3) } else { 1 };
+                let elements = (0..count).map(|_| self.value(element, shape, purpose));
+                Ok(Value::Sequence(elements.collect::<Result<Vec<_>, _>>()?.into()))
+            }
+            Type::Optional(_) if self.manner == Manner::Varied && self.seed % 2 == 1 => {
+                Ok(Value::Optional(None))
             }
             Type::Optional(element) => {
                 let element = self.value(element, shape, purpose)?;
@@ -318,19 +336,47 @@ impl Maker {
         // A number that every type with this many bits has.
         let most = 1u64 << (dtype.bits().clamp(2, 64) - 1);
         let range = purpose.range.map(|range| u64::try_from(range).unwrap_or(1).clamp(1, most));
-        let flavour = self.flavour;
+        let (flavour, is_varied) = (self.flavour, self.manner == Manner::Varied);
         // A single number is not the same in any two samples in a row.
         let alone = (element_count(shape) == Some(1)).then_some(self.seed);
-        let ends = self.ends(shape);
+        let spans = self.spans(shape);
         let row = shape.last().copied().unwrap_or(1).max(1);
-        let is_kept = |index: usize| ends.as_ref().map(|ends| index % row < ends[index / row % ends.len()]);
+        let is_kept = |index: usize| {
+            spans.as_ref().map(|spans| spans[index / row % spans.len()].contains(&(index % row)))
+        };
         let length = purpose.length.and_then(|length| u64::try_from(length).ok());
+        let is_free = range.is_none() && length.is_none() && !purpose.is_mask && !purpose.is_shape;
+        let is_small = dtype.bits() <= 8 && self.is_padded;
         let integer = |random: &mut Random, index: usize| match (range, length, is_kept(index)) {
             (None, Some(longest), _) => 1 + random.below(longest.max(1)) as i64,
+            _ if is_free && is_small => random.bits() as i64,
+            _ if is_free && is_varied => wide(random, dtype.kind() == Kind::Signed),
             (None, None, Some(kept)) => i64::from(kept),
             _ => flavour.integer(random, index, range),
         };
-        let float = move |random: &mut Random, index: usize| flavour.float(random, index, dtype);
+        let levelled = |random: &mut Random, index: usize| match purpose.is_shape {
+            false if is_varied && random.below(4) == 0 => {
+                let level = chosen(purpose.levels_at(index % row), random)?;
+                let fits = range.is_none_or(|range| level >= 0.0 && level < range as f64);
+                (fits && level.fract() == 0.0).then_some(level as i64)
+            }
+            _ => None,
+        };
+        let integer = |random: &mut Random, index: usize| {
+            levelled(random, index).unwrap_or_else(|| integer(random, index))
+        };
+        let float = move |random: &mut Random, index: usize| {
+            let other = flavour.float(random, index, dtype);
+            let levels = purpose.levels_at(index % row);
+            // Most are near such a number, some are the number itself.
+            match (!purpose.levels.is_empty()).then(|| random.below(8)) {
+                Some(0) => chosen(levels, random).unwrap_or(other),
+                Some(1..=4) => {
+                    chosen(levels, random).map_or(other, |level| level + other * 0.1 * level.abs().max(1e-2))
+                }
+                _ => other,
+            }
+        };
         macro_rules! integers {
             ($type:ty) => {
                 self.filled(shape, |random, index| match alone {
@@ -370,6 +416,7 @@ impl Maker {
                 };
                 self.memory.check((count as u64).saturating_mul(size_of::<Blob>() as u64))?;
                 let word = |random: &mut Random| match purpose.words.len() {
+                    _ if is_varied && random.below(8) == 0 => Blob::from(b"an unknown word".to_vec()),
                     0 => Blob::from(vec![b'a' + random.below(26) as u8]),
                     known => purpose.words[random.below(known as u64) as usize].clone(),
                 };
@@ -387,13 +434,17 @@ impl Maker {
         }
     }
 
-    /// Where the rows of a tensor of several rows end, if it may be a mask. The first one is whole.
-    fn ends(&mut self, shape: &[usize]) -> Option<Vec<usize>> {
+    /// Which part of each row of a tensor of several rows counts, if it may be a mask. The first row counts as a whole.
+    fn spans(&mut self, shape: &[usize]) -> Option<Vec<Range<usize>>> {
         /// How many rows differ.
         const ROWS: usize = 64;
         let row = shape.last().copied().filter(|_| self.is_padded && shape.len() > 1)?;
-        let shorter = |random: &mut Random| 1 + random.below((row as u64).saturating_sub(1).max(1)) as usize;
-        Some((0..ROWS).map(|index| if index == 0 { row } else { shorter(&mut self.random) }).collect())
+        let is_varied = self.manner == Manner::Varied;
+        let shorter = |random: &mut Random| {
+            let length = 1 + random.below((row as u64).saturating_sub(1).max(1)) as usize;
+            if is_varied && random.below(2) == 0 { row.saturating_sub(length)..row } else { 0..length }
+        };
+        Some((0..ROWS).map(|index| if index == 0 { 0..row } else { shorter(&mut self.random) }).collect())
     }
 
     /// An array of what `element` gives, within memory and time.
@@ -416,101 +467,4 @@ impl Maker {
         }
         Ok(Array::new(shape, elements)?)
     }
-}
-
-/// The sizes of what the elements of a value select from, when it is used to select.
-pub fn tables(model: &Model, inference: &Inference, id: ValueId) -> Vec<Dim> {
-    let dim = |node: &Node, input: usize, axis: i64| {
-        let shape = inference.shape(node.input(input)?)?;
-        shape.get(crate::call::axis(axis, shape.len()).ok()?).cloned()
-    };
-    used(model, id, &|node, index| match (&*node.op().name, index) {
-        ("Gather" | "GatherElements" | "ScatterElements", 1) => {
-            dim(node, 0, node.attr_int("axis").unwrap_or(0)).into_iter().collect()
-        }
-        ("RoiAlign", 2) => dim(node, 0, 0).into_iter().collect(),
-        // Each element of an index selects along an axis of its own.
-        ("GatherND" | "ScatterND", 1) => {
-            let dims = node.input(0).and_then(|table| inference.shape(table));
-            dims.map(<[Dim]>::to_vec).unwrap_or_default()
-        }
-        _ => Vec::new(),
-    })
-}
-
-/// The lengths that elements of a value are compared with, when they are lengths: of sequences, or of what is taken of an axis.
-fn lengths(model: &Model, inference: &Inference, id: ValueId) -> Vec<Dim> {
-    used(model, id, &|node, index| {
-        let axis = match (&*node.op().name, index) {
-            ("LSTM" | "GRU" | "RNN", 4) => Some(node.attr_int("layout").unwrap_or(0)),
-            ("TopK", 1) => Some(node.attr_int("axis").unwrap_or(-1)),
-            ("ReverseSequence", 1) => Some(node.attr_int("time_axis").unwrap_or(0)),
-            _ => None,
-        };
-        let shape = node.input(0).and_then(|data| inference.shape(data));
-        let dim = axis
-            .zip(shape)
-            .and_then(|(axis, shape)| shape.get(crate::call::axis(axis, shape.len()).ok()?).cloned());
-        dim.into_iter().collect()
-    })
-}
-
-/// What is found at the uses of a value, and of what has the same elements.
-fn used<T>(model: &Model, id: ValueId, found: &dyn Fn(&Node, usize) -> Vec<T>) -> Vec<T> {
-    let uses = handed_on(model, id).into_iter().flat_map(|id| model.value(id).uses());
-    let inputs = uses.filter_map(|used| match *used {
-        Use::Input { node, index } => Some((node, index as usize)),
-        Use::Output { .. } => None,
-    });
-    inputs.flat_map(|(node, index)| found(model.node(node), index)).collect()
-}
-
-/// The words that nodes which a text reaches have in their attributes and constants.
-fn words(model: &Model, id: ValueId) -> Vec<Blob> {
-    /// Most words that are listed.
-    const MOST: usize = 256;
-    let (mut open, mut seen, mut words) = (vec![id], vec![id], Vec::new());
-    while let Some(id) = open.pop() {
-        for used in model.value(id).uses() {
-            let Use::Input { node, .. } = *used else { continue };
-            let node = model.node(node);
-            for attr in node.attrs() {
-                if let AttrValue::Strings(list) = &attr.value {
-                    words.extend(list.iter().cloned());
-                }
-            }
-            for constant in node.inputs().iter().flatten().filter_map(|&input| model.constant(input)) {
-                words.extend(constant.strings().unwrap_or_default().iter().cloned());
-            }
-            for &output in node.outputs().iter().flatten() {
-                let is_new = !seen.contains(&output);
-                if is_new && words.is_empty() {
-                    seen.push(output);
-                    open.push(output);
-                }
-            }
-        }
-    }
-    words.truncate(MOST);
-    words
-}
-
-/// A value, and those that operators make of it which hand elements on as they are.
-pub(super) fn handed_on(model: &Model, id: ValueId) -> Vec<ValueId> {
-    const PASSING: [&str; 9] =
-        ["Identity", "Cast", "Unsqueeze", "Squeeze", "Reshape", "Transpose", "Slice", "Expand", "Flatten"];
-    let (mut next, mut seen) = (0, vec![id]);
-    while let Some(&id) = seen.get(next) {
-        next += 1;
-        for used in model.value(id).uses() {
-            let Use::Input { node, index: 0 } = *used else { continue };
-            let node = model.node(node);
-            if PASSING.contains(&&*node.op().name) {
-                let new = node.outputs().iter().flatten().copied();
-                let new: Vec<ValueId> = new.filter(|output| !seen.contains(output)).collect();
-                seen.extend(new);
-            }
-        }
-    }
-    seen
 }

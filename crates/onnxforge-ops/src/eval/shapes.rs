@@ -11,7 +11,7 @@ mod solve;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use self::assign::{ASSIGNMENTS, repaired};
+use self::assign::{ASSIGNMENTS, Assignment, LARGER, repaired};
 pub use self::names::{Names, Place};
 use self::reach::{Reach, reaches};
 use self::solve::System;
@@ -79,6 +79,12 @@ impl Shapes {
     /// Bytes of a value at these shapes, where that is known.
     pub fn bytes_of(&self, value: ValueId) -> Option<u64> {
         bytes(&self.inference, value)
+    }
+
+    /// Bytes of all constants and values together, each counted once: what a run has to read and write at least.
+    pub fn traffic(&self, model: &Model) -> u64 {
+        let all = model.values().filter_map(|(value, _)| self.bytes_of(value));
+        all.fold(0, u64::saturating_add)
     }
 
     /// The sizes in words: `batch=2, seq=3`.
@@ -177,34 +183,48 @@ impl<'m> Search<'m> {
     }
 }
 
+impl<'m> Search<'m> {
+    /// Shapes with larger sizes, one after the other, at which nothing is known to keep the model from running.
+    pub fn larger(&mut self) -> impl Iterator<Item = Shapes> + use<'_, 'm> {
+        LARGER.into_iter().filter_map(|assignment| self.found(assignment))
+    }
+
+    /// The shapes of an assignment, unless they were tried before.
+    fn found(&mut self, assignment: Assignment) -> Option<Shapes> {
+        let problem = &self.problem;
+        // Dimensions of inputs that are alike are taken for equal only where sizes do not do otherwise.
+        for trust in [Trust::Names, Trust::Likeness] {
+            let system = problem.system(trust);
+            let (free, requirements) = (problem.free(&system), problem.requirements(&system));
+            let sizes = repaired(problem.assigned(&free, assignment), &requirements);
+            let Some(values) = problem.evaluated(&system, &sizes) else { continue };
+            if !self.tried.insert(values.clone()) {
+                return None;
+            }
+            match problem.at(&values, !free.is_empty()) {
+                Ok(shapes) => return Some(shapes),
+                Err(refusal) => self.refusal = Some(refusal),
+            }
+            if problem.wanted.deadline.is_some_and(|deadline| Instant::now() > deadline) {
+                return None;
+            }
+        }
+        None
+    }
+}
+
 impl Iterator for Search<'_> {
     type Item = Shapes;
 
     /// The next shapes at which nothing is known to keep the model from running.
     fn next(&mut self) -> Option<Shapes> {
-        let problem = &self.problem;
-        // Dimensions of inputs that are alike are taken for equal only where sizes do not do otherwise.
-        let systems = [Trust::Names, Trust::Likeness].map(|trust| {
-            let system = problem.system(trust);
-            let (free, requirements) = (problem.free(&system), problem.requirements(&system));
-            (system, free, requirements)
-        });
-        while self.next < ASSIGNMENTS.len() {
-            let assignment = ASSIGNMENTS[self.next];
+        while let Some(&assignment) = ASSIGNMENTS.get(self.next) {
             self.next += 1;
-            for (system, free, requirements) in &systems {
-                let sizes = repaired(problem.assigned(free, assignment), requirements);
-                let Some(values) = problem.evaluated(system, &sizes) else { continue };
-                if !self.tried.insert(values.clone()) {
-                    break;
-                }
-                match problem.at(&values, !free.is_empty()) {
-                    Ok(shapes) => return Some(shapes),
-                    Err(refusal) => self.refusal = Some(refusal),
-                }
-                if problem.wanted.deadline.is_some_and(|deadline| Instant::now() > deadline) {
-                    return None;
-                }
+            if let Some(shapes) = self.found(assignment) {
+                return Some(shapes);
+            }
+            if self.problem.wanted.deadline.is_some_and(|deadline| Instant::now() > deadline) {
+                return None;
             }
         }
         None
@@ -282,8 +302,8 @@ impl<'m> Problem<'m> {
                 system.equate(a, b);
             }
         }
-        // What positions are looked up in is as long as they reach: so are masks.
-        for Reach { size, .. } in &self.reaches {
+        // What positions are looked up in is as long as they reach: so are masks. The first token, which every text has, says nothing of that.
+        for Reach { size, .. } in self.reaches.iter().filter(|reach| !reach.least.is_const()) {
             let size = system.resolved(size);
             let same = self.reaches.iter().filter(|reach| system.resolved(&reach.size) == size);
             let least: Vec<Dim> = same.map(|reach| system.resolved(&reach.least)).collect();

@@ -5,6 +5,7 @@
 //! otherwise not believed, except for values about which nothing follows (results of custom operators).
 
 pub(crate) mod declare;
+mod demand;
 pub(crate) mod growth;
 mod walk;
 

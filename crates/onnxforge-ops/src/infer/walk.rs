@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::rc::Rc;
 
 use super::declare::{contradicts, same_elements};
+use super::demand::{Demands, Shown};
 use super::growth::{Growth, growing};
 use super::{
     Conflict, ConflictKind, Given, Inference, Options, constant_fact, declared_fact, learn, shaped_fact,
@@ -32,25 +33,23 @@ const FOLD_MEMORY: u64 = 256 * 1024;
 const MAX_WALKED: usize = 1 << 16;
 const MAX_TIMES: usize = 64;
 
-/// Walks a model. Where the walk itself shows more dimensions of inputs that may be empty, it begins again without the assumption that they are not:
-/// each time with more of them, so that it ends.
+/// Walks a model. Where the walk itself shows more of the dimensions of inputs, it begins again: each time with more of them, so that it ends.
 pub fn walk(model: &Model, options: &Options) -> Inference {
-    let mut may_be_empty = BTreeSet::new();
+    let mut shown = Shown::default();
     loop {
-        match walk_once(model, options, &may_be_empty) {
+        match walk_once(model, options, &shown) {
             Ok(inference) => return inference,
-            Err(more) => may_be_empty.extend(more),
+            Err(more) => {
+                shown.may_be_empty.extend(more.may_be_empty);
+                shown.sizes.extend(more.sizes);
+            }
         }
     }
 }
 
-/// A walk that assumes elements along all dimensions of inputs but these and those that are concatenated as they are. Fails with dimensions for which
-/// the walk shows that this was assumed too much.
-fn walk_once(
-    model: &Model,
-    options: &Options,
-    may_be_empty: &BTreeSet<Symbol>,
-) -> Result<Inference, BTreeSet<Symbol>> {
+/// A walk that assumes elements along all dimensions of inputs but those that may be empty and those that are concatenated as they are. Fails with
+/// dimensions for which the walk shows that this was assumed too much, and with those whose size it shows.
+fn walk_once(model: &Model, options: &Options, shown: &Shown) -> Result<Inference, Shown> {
     let last = model.values().map(|(id, _)| id.index() + 1).max().unwrap_or(0);
     let mut walker = Walker {
         model,
@@ -65,6 +64,7 @@ fn walk_once(
         is_late: false,
         complete: true,
         growth: if options.may_be_empty { Growth::default() } else { Growth::of_inputs(model) },
+        demands: Demands::of(model),
     };
     let mut symbols = Symbols::default();
     for port in model.scope(model.main()).inputs() {
@@ -83,14 +83,21 @@ fn walk_once(
             };
     }
     let input_symbols = symbols.len();
+    for port in model.scope(model.main()).inputs() {
+        if let Fact::Tensor(TensorFact { shape: Some(shape), .. }) = &mut walker.facts[port.value.index()] {
+            shape.iter_mut().for_each(|dim| shown.settle(dim, &symbols));
+        }
+    }
     let mut assumed = BTreeSet::new();
     if !options.may_be_empty {
-        assumed = walker.assume_elements(may_be_empty, &mut symbols);
+        assumed = walker.assume_elements(&shown.may_be_empty, &mut symbols);
     }
+    walker.demands.inputs = input_symbols;
     walker.nodes(model.main(), &mut symbols);
-    let wrong: BTreeSet<Symbol> = walker.growth.symbols().intersection(&assumed).copied().collect();
-    if !wrong.is_empty() {
-        return Err(wrong);
+    let may_be_empty: BTreeSet<Symbol> = walker.growth.symbols().intersection(&assumed).copied().collect();
+    let sizes = std::mem::take(&mut walker.demands.sizes);
+    if !may_be_empty.is_empty() || !sizes.is_empty() {
+        return Err(Shown { may_be_empty, sizes });
     }
     let certain = symbols.requirements().len();
     walker.functions_for_all_calls(&mut symbols);
@@ -121,6 +128,7 @@ pub fn extend(inference: &mut Inference, model: &Model, nodes: &[NodeId]) {
         is_late: false,
         complete: true,
         growth: Growth::default(),
+        demands: Demands::default(),
     };
     for &id in nodes {
         let outputs: Vec<ValueId> = model.node(id).outputs().iter().flatten().copied().collect();
@@ -153,6 +161,7 @@ struct Walker<'m> {
     complete: bool,
     /// Inputs that may start empty.
     growth: Growth,
+    demands: Demands,
 }
 
 impl Walker<'_> {
@@ -205,7 +214,9 @@ impl Walker<'_> {
         }
         for (id, _) in model.nodes_in(scope) {
             if self.may_walk(scope, 1) {
+                let known = symbols.requirements().len();
                 self.node(id, symbols);
+                self.demands.see(id, &symbols.requirements()[known..]);
             } else {
                 self.forget_node(id);
             }

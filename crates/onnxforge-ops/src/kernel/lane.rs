@@ -1,6 +1,11 @@
 //! Floats in vectors, as wide as the processor has them.
 
-use pulp::Simd;
+use pulp::{Arch, Simd};
+
+/// Compiles `work` for the vectors of this processor, too, and calls that. It should be a loop whose body is inlined.
+pub fn in_vectors<R>(work: impl FnOnce() -> R) -> R {
+    Arch::new().dispatch(work)
+}
 
 /// A float of which vectors are made.
 #[allow(missing_docs)]

@@ -1,9 +1,11 @@
 //! Lines along one axis, each changed by itself.
 
 use super::fold::Fold;
+use super::lane::in_vectors;
 use super::number::{Float, Number};
 use super::parallel::each_piece;
 use super::strided::transpose;
+use super::transcendental::Transcendental;
 use crate::array::{Array, Typed};
 use crate::error::OpError;
 use crate::eval_call::Memory;
@@ -44,11 +46,22 @@ pub fn sum<T: Float>(line: &[T]) -> T {
 }
 
 /// The exponentials of the elements, scaled to a sum of 1.
-pub fn softmax<T: Float>(line: &mut [T]) {
+pub fn softmax<T: Transcendental>(line: &mut [T]) {
+    softmax_with_sink(line, None);
+}
+
+/// The same with an element that counts in the sum alone: a share goes to nothing.
+pub fn softmax_with_sink<T: Transcendental>(line: &mut [T], sink: Option<T>) {
     let max = largest(line);
-    line.iter_mut().for_each(|x| *x = Number::sub(*x, max).exp());
-    let sum = sum(line);
-    line.iter_mut().for_each(|x| *x /= sum);
+    let max = sink.map_or(max, |sink| if sink > max { sink } else { max });
+    each(line, move |x| Number::sub(x, max).fast_exp());
+    let sum = sink.map_or(sum(line), |sink| Number::add(sum(line), Number::sub(sink, max).fast_exp()));
+    each(line, move |x| x / sum);
+}
+
+/// Changes each element, in vectors. What `f` captures should be its own: where it lies elsewhere, a loop reads it again and again.
+fn each<T: Float>(line: &mut [T], f: impl Fn(T) -> T) {
+    in_vectors(move || line.iter_mut().for_each(|x| *x = f(*x)));
 }
 
 /// The logarithm of [`softmax`].

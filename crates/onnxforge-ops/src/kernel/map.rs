@@ -1,5 +1,6 @@
 //! Element by element, with broadcasting, on all cores when it is worth it.
 
+use super::lane::in_vectors;
 use super::parallel::{PARALLEL, each_piece};
 use super::shape::{broadcast, broadcast_strides, for_each_offset};
 use crate::array::{Array, Elem, Typed};
@@ -12,6 +13,14 @@ pub fn map<T: Typed>(array: Array, f: impl Fn(T) -> T + Sync) -> Result<Array, O
     let (dtype, shape) = (array.dtype(), array.shape().to_vec());
     let mut data = array.into_vec::<T>()?;
     in_parts(&mut data, PARALLEL, &|_, part| part.iter_mut().for_each(|x| *x = f(*x)));
+    Array::with_dtype(dtype, shape, data)
+}
+
+/// The same for functions that compute much for each element: their loop is compiled for the vectors of this processor.
+pub fn map_in_vectors<T: Typed>(array: Array, f: impl Fn(T) -> T + Sync) -> Result<Array, OpError> {
+    let (dtype, shape) = (array.dtype(), array.shape().to_vec());
+    let mut data = array.into_vec::<T>()?;
+    in_parts(&mut data, PARALLEL, &|_, part| in_vectors(|| part.iter_mut().for_each(|x| *x = f(*x))));
     Array::with_dtype(dtype, shape, data)
 }
 

@@ -36,17 +36,26 @@ macro_rules! integers {
         impl Number for $type {
             const ZERO: Self = 0;
             const ONE: Self = 1;
+            #[inline]
             fn add(self, other: Self) -> Self { self.wrapping_add(other) }
+            #[inline]
             fn sub(self, other: Self) -> Self { self.wrapping_sub(other) }
+            #[inline]
             fn mul(self, other: Self) -> Self { self.wrapping_mul(other) }
+            #[inline]
             fn div(self, other: Self) -> Option<Self> {
                 if other == 0 { None } else { Some(self.wrapping_div(other)) }
             }
+            #[inline]
             fn neg(self) -> Self { self.wrapping_neg() }
+            #[inline]
             #[allow(unused_comparisons)]
             fn abs(self) -> Self { if self < 0 { self.wrapping_neg() } else { self } }
+            #[inline]
             fn is_nan(self) -> bool { false }
+            #[inline]
             fn to_f64(self) -> f64 { self as f64 }
+            #[inline]
             fn from_f64(value: f64) -> Self { value as $type }
         }
     )*};
@@ -59,14 +68,23 @@ macro_rules! floats {
         impl Number for $type {
             const ZERO: Self = $zero;
             const ONE: Self = $one;
+            #[inline]
             fn add(self, other: Self) -> Self { self + other }
+            #[inline]
             fn sub(self, other: Self) -> Self { self - other }
+            #[inline]
             fn mul(self, other: Self) -> Self { self * other }
+            #[inline]
             fn div(self, other: Self) -> Option<Self> { Some(self / other) }
+            #[inline]
             fn neg(self) -> Self { -self }
+            #[inline]
             fn abs(self) -> Self { num_traits::Float::abs(self) }
+            #[inline]
             fn is_nan(self) -> bool { num_traits::Float::is_nan(self) }
+            #[inline]
             fn to_f64(self) -> f64 { self.into() }
+            #[inline]
             fn from_f64(value: f64) -> Self { $from(value) }
         }
     )*};

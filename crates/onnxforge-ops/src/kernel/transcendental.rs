@@ -29,34 +29,34 @@ impl Transcendental for f64 {
 }
 
 impl Transcendental for f32 {
-    #[inline]
+    #[inline(always)]
     fn fast_exp(self) -> Self {
         exp(self)
     }
-    #[inline]
+    #[inline(always)]
     fn fast_tanh(self) -> Self {
         tanh(self)
     }
-    #[inline]
+    #[inline(always)]
     fn fast_erf(self) -> Self {
         erf(self)
     }
 }
 
 /// The polynomial with these coefficients, the constant last.
-#[inline]
+#[inline(always)]
 fn polynomial<const N: usize>(x: f32, coefficients: [f32; N]) -> f32 {
     coefficients.into_iter().fold(0.0, |sum, c| sum * x + c)
 }
 
 /// Two to the power of `n`, which must lie between -126 and 127.
-#[inline]
+#[inline(always)]
 fn power_of_two(n: i32) -> f32 {
     f32::from_bits((n.wrapping_add(127) as u32) << 23)
 }
 
 /// With `x = n·ln 2 + r` it is `2^n · exp(r)`, where `exp(r) = 1 + r + r²·p(r)`.
-#[inline]
+#[inline(always)]
 fn exp(x: f32) -> f32 {
     /// Added to a float below 2^22 it leaves the nearest integer in the low bits.
     const ROUNDER: f32 = 12_582_912.0;
@@ -76,7 +76,7 @@ fn exp(x: f32) -> f32 {
 }
 
 /// Near 0 it is `x + x³·p(x²)`, elsewhere `1 - 2 / (exp(2·|x|) + 1)` with the sign of `x`.
-#[inline]
+#[inline(always)]
 fn tanh(x: f32) -> f32 {
     let (size, z) = (x.abs(), x * x);
     let p = polynomial(z, [-5.717_044_5e-3, 2.065_058_7e-2, -5.374_35e-2, 0.133_314_91, -0.333_332_84]);
@@ -86,7 +86,7 @@ fn tanh(x: f32) -> f32 {
 }
 
 /// Below 1 it is `x·p(x²)`, elsewhere `1 - exp(q(|x|))` with the sign of `x`, which is 1 from 4 on.
-#[inline]
+#[inline(always)]
 fn erf(x: f32) -> f32 {
     let z = x * x;
     let near = x * polynomial(

@@ -103,10 +103,23 @@ fn text_list(texts: Vec<Blob>) -> Result<Array, OpError> {
 pub(super) fn infer_encoder(cx: &mut Infer<'_>) -> Result<(), OpError> {
     let dtype = match cx.call.since() {
         1 => cx.dtype(0).map(opposite),
-        _ => list_type(&cx.call, "values")?,
+        _ => {
+            is_given_once(&cx.call, "keys")?;
+            is_given_once(&cx.call, "values")?;
+            list_type(&cx.call, "values")?
+        }
     };
     infer_to(cx, dtype);
     Ok(())
+}
+
+/// Fails where several attributes give the same list.
+fn is_given_once(call: &Call<'_>, what: &str) -> Result<(), OpError> {
+    let kinds = ["tensor", "floats", "int64s", "strings"];
+    match kinds.into_iter().filter(|kind| call.attr(&format!("{what}_{kind}")).is_some()).count() {
+        0 | 1 => Ok(()),
+        _ => invalid(format!("{what} are given by several attributes")),
+    }
 }
 
 /// The element type of the list that one of several attributes gives, without reading it.

@@ -137,6 +137,14 @@ fn masks_are_as_long_as_positions_reach() {
 }
 
 #[test]
+fn a_place_that_is_always_looked_up_fixes_no_size() {
+    let first = "zero = Constant<value_int = 0>() y = Gather<axis = 1>(x, zero)";
+    assert_eq!(sizes("(float[N, S, 4] x) => (float[A, B] y)", first), ["N=2, S=3", "N=1, S=1", "N=3, S=1"]);
+    let third = "two = Constant<value_int = 2>() y = Gather<axis = 1>(x, two)";
+    assert_eq!(sizes("(float[N, S, 4] x) => (float[A, B] y)", third), ["N=2, S=3", "N=1, S=3", "N=3, S=3"]);
+}
+
+#[test]
 fn caches_of_layers_are_alike_where_nothing_else_says_so() {
     // Names tell nothing, and a sum that may broadcast hides how long keys and values are.
     let sizes = sizes(

@@ -10,5 +10,6 @@
 )]
 
 mod backend;
+mod fooled;
 mod random_graphs;
 mod verdicts;

@@ -8,4 +8,6 @@ mod golden;
 mod audit;
 mod effort;
 mod exact;
+mod explain;
 mod fingerprint;
+mod kind;

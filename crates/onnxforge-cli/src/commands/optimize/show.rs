@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use comfy_table::Cell;
 use onnxforge::hierarchy::effect::ModuleEffect;
+use onnxforge::kind::Kind;
 use onnxforge::passes::pipeline::Stop;
 use onnxforge::verify::guard::Proof;
 
@@ -20,6 +21,7 @@ const SHOWN_MODULES: usize = 16;
 impl Shown {
     pub fn show(&self, out: &mut dyn Write) -> io::Result<()> {
         let report = &self.report;
+        show_kind(&report.kind, out)?;
         match &report.opset {
             Some(converted) => upgrade::show(converted, report.tried.as_ref(), out)?,
             None => upgrade::show_tried(report.tried.as_ref(), out)?,
@@ -86,6 +88,15 @@ impl Shown {
     }
 }
 
+/// What kind of network it is, and what that decided, in one line.
+fn show_kind(kind: &Kind, out: &mut dyn Write) -> io::Result<()> {
+    write!(out, "{} ({:.0} %): {}", kind.class.name(), kind.confidence * 100.0, kind.reasons.join("; "))?;
+    for chosen in &kind.chosen {
+        write!(out, "; {} runs, too: {}", chosen.pass, chosen.why)?;
+    }
+    writeln!(out)
+}
+
 /// What became of the modules near the top.
 fn show_modules(effects: &[ModuleEffect], out: &mut dyn Write) -> io::Result<()> {
     let listed: Vec<&ModuleEffect> = effects
@@ -114,13 +125,13 @@ fn show_proof(proof: &Proof, out: &mut dyn Write) -> io::Result<()> {
     for wrong in &proof.reverted {
         writeln!(
             out,
-            "LEFT OUT: {} of {} was wrong at edit {}: {} ({})",
+            "REVERTED: {} of {} was wrong at edit {}: {} ({})",
             wrong.rule, wrong.pass, wrong.edit, wrong.value, wrong.difference
         )?;
     }
     let local = &proof.local;
     if local.checked + local.unchecked.len() > 0 {
-        write!(out, "checked {} edits where they happened", grouped(local.checked as u64))?;
+        write!(out, "{} checked where they happened", counted(local.checked, "edit"))?;
         if local.repeated > 0 {
             write!(out, " ({} by others that look alike)", grouped(local.repeated as u64))?;
         }
@@ -129,44 +140,48 @@ fn show_proof(proof: &Proof, out: &mut dyn Write) -> io::Result<()> {
         }
         writeln!(out)?;
     }
-    if let Some(reason) = &proof.fallback {
-        let engine = proof.global.as_ref().map_or("other", |report| report.engine.name());
-        writeln!(out, "the {engine} engine took over: {reason}")?;
-    }
     if let Some(reason) = &proof.unverified {
         writeln!(
             out,
             "NOT compared with the original: {reason}; give sizes (--verify-dim NAME=N) or inputs (--inputs)"
         )?;
     }
-    if let Some(report) = &proof.global {
-        let worst = report.outputs.iter().filter_map(|output| output.difference.as_ref());
-        let worst = worst.map(|difference| difference.max_rel).fold(0.0, f64::max);
+    let Some(report) = &proof.global else { return Ok(()) };
+    if let Some(reason) = &proof.fallback {
+        writeln!(out, "the {} engine took over: {reason}", report.engine.name())?;
+    }
+    let worst = report.outputs.iter().filter_map(|output| output.difference.as_ref());
+    let worst = worst.map(|difference| difference.max_rel).fold(0.0, f64::max);
+    writeln!(
+        out,
+        "compared with the original{}: {}{} ({}, {} inside, {}, engine {})",
+        if report.by_blocks { " block by block" } else { "" },
+        verify::said(report.verdict),
+        if worst > 0.0 { format!(", {worst:.1e} at most") } else { String::new() },
+        counted(report.outputs.len(), "output"),
+        counted(report.inside, "value"),
+        counted(report.samples, "sample"),
+        report.engine.name(),
+    )?;
+    if let Some(version) = &proof.loaded_by {
+        writeln!(out, "ONNX Runtime {version} loads the result")?;
+    }
+    if let Some(why) = report.undetermined() {
+        writeln!(out, "{why}; give inputs for which the model is reliable (--inputs)")?;
+    }
+    for sizes in &report.unequal {
         writeln!(
             out,
-            "compared with the original{} at {} outputs and {} values inside ({} samples, engine {}): {}, {worst:.1e} at most",
-            if report.by_blocks { " block by block" } else { "" },
-            report.outputs.len(),
-            grouped(report.inside as u64),
-            report.samples,
-            report.engine.name(),
-            verify::said(report.verdict)
+            "dimensions of one name are assumed to be equal; where they are not, the result differs: {sizes}"
         )?;
-        if let Some(version) = &proof.loaded_by {
-            writeln!(out, "ONNX Runtime {version} loads the result")?;
-        }
-        if let Some(why) = report.undetermined() {
-            writeln!(out, "{why}; give inputs for which the model is reliable (--inputs)")?;
-        }
-        for sizes in &report.unequal {
-            writeln!(
-                out,
-                "dimensions of one name are taken for equal: the result differs from the original at {sizes}"
-            )?;
-        }
-        if !report.sizes.is_empty() {
-            writeln!(out, "at the sizes {}", report.sizes.join("; "))?;
-        }
+    }
+    if !report.sizes.is_empty() {
+        writeln!(out, "sizes: {}", report.sizes.join("; "))?;
     }
     Ok(())
+}
+
+/// A number of things.
+fn counted(count: usize, what: &str) -> String {
+    format!("{} {what}{}", grouped(count as u64), if count == 1 { "" } else { "s" })
 }

@@ -32,6 +32,7 @@ pub fn inputs(
         shapes: args.set_shape.iter().cloned().collect(),
         memory: args.memory.saturating_sub(taken),
         deadline,
+        ..sample::Options::default()
     };
     complete(&args.model, model, &mut inputs, &options)?;
     Ok(inputs)

@@ -154,7 +154,7 @@ struct Cut {
 pub fn slice(w: &mut Writer<'_>, id: NodeId) -> Result<(), Why> {
     let x = w.arg(id, 0)?;
     w.takes(x, MOVED)?;
-    let rank = limit(w, x, MOST_CUT)?;
+    let (rank, shape) = (limit(w, x, MOST_CUT)?, w.shape(x)?);
     let count = w.shape(w.arg(id, 1)?)?.first().and_then(Dim::as_const).ok_or("its axes are not known")?;
     let named = match w.of(id).input(3) {
         Some(_) => axes(&w.fixed_ints(id, 3)?, rank)?,
@@ -172,7 +172,13 @@ pub fn slice(w: &mut Writer<'_>, id: NodeId) -> Result<(), Why> {
         let fits = |list: &Option<Vec<i64>>| list.as_ref().and_then(|list| list.get(place)).copied();
         // What no 32 bits hold lies behind every end, as the largest number that they hold does.
         let inside = |value: i64| value.clamp(-i64::from(i32::MAX), i32::MAX.into());
-        cuts[axis] = Cut { begin: fits(&starts).map(inside), end: fits(&ends).map(inside), step };
+        let mut begin = fits(&starts).map(inside);
+        // Backwards from before the first element is from the first one here, and from nowhere in the format.
+        if let (true, Some(from)) = (step < 0, begin.filter(|&from| from < -1)) {
+            let size = shape.get(axis).and_then(Dim::as_const);
+            begin = Some(from.max(-size.ok_or("it goes backwards along an axis of unknown size")?));
+        }
+        cuts[axis] = Cut { begin, end: fits(&ends).map(inside), step };
     }
     let is_computed = [&starts, &ends].map(Option::is_none);
     let begin = ends_of(w, id, 1, is_computed[0], &named, &cuts, |cut| cut.begin)?;

@@ -1,15 +1,17 @@
 //! GroupQueryAttention: several heads of queries share keys and values, and a cache grows with each step.
 
 use super::multi_head::sizes;
-use super::{Row, ScoreBias, add, attend, count_attr, divided, score_scale, softmax, split_heads};
+use super::{Row, ScoreBias, add, attend, count_attr, divided, score_scale, split_heads};
 use crate::array::each_float;
 use crate::contrib::rotary::{Caches, rotate};
 use crate::error::{OpError, invalid, unsupported};
 use crate::eval_call::Eval;
 use crate::infer_call::Infer;
+use crate::kernel::line::softmax_with_sink;
 use crate::kernel::number::Float;
 use crate::kernel::shape::strides;
 use crate::kernel::strided::View;
+use crate::kernel::transcendental::Transcendental;
 use crate::{Array, Value};
 use onnxforge_ir::dim::Dim;
 
@@ -72,7 +74,7 @@ pub(in crate::contrib) fn eval(cx: &mut Eval<'_>) -> Result<Vec<Value>, OpError>
     each_float!(query, T => compute::<T>(cx))
 }
 
-fn compute<T: Float>(cx: &Eval<'_>) -> Result<Vec<Value>, OpError> {
+fn compute<T: Transcendental>(cx: &Eval<'_>) -> Result<Vec<Value>, OpError> {
     let (q, k, v) = parts(cx)?;
     let new = sizes(&q, &k, &v)?;
     let step = Step::new(cx, new.batch, new.queries)?;
@@ -221,7 +223,7 @@ struct Weigher<'a, T> {
     sinks: Option<Vec<T>>,
 }
 
-impl<'a, T: Float> Weigher<'a, T> {
+impl<'a, T: Transcendental> Weigher<'a, T> {
     fn new(cx: &'a Eval<'_>, step: &'a Step, sizes: super::Sizes) -> Result<Self, OpError> {
         let sinks = match cx.opt_array(11)? {
             Some(sinks) if sinks.len() == sizes.heads => Some(sinks.slice::<T>()?.to_vec()),
@@ -256,6 +258,6 @@ impl<'a, T: Float> Weigher<'a, T> {
         if let Some(bias) = &self.bias {
             add(seen, &bias.row(row)[start..]);
         }
-        softmax(seen, self.sinks.as_ref().map(|sinks| sinks[row.head]));
+        softmax_with_sink(seen, self.sinks.as_ref().map(|sinks| sinks[row.head]));
     }
 }

@@ -2,13 +2,14 @@
 
 use super::mask::Mask;
 use super::{
-    ScoreBias, Sizes, add, attend, count_attr, divided, joined, score_scale, softmax, split_heads, with_bias,
+    ScoreBias, Sizes, add, attend, count_attr, divided, joined, score_scale, split_heads, with_bias,
 };
 use crate::array::each_float;
 use crate::error::{OpError, invalid, unsupported};
 use crate::eval_call::Eval;
 use crate::infer_call::Infer;
-use crate::kernel::number::Float;
+use crate::kernel::line::softmax;
+use crate::kernel::transcendental::Transcendental;
 use crate::{Array, Value};
 use onnxforge_ir::dim::Dim;
 
@@ -53,7 +54,7 @@ pub(in crate::contrib) fn eval(cx: &mut Eval<'_>) -> Result<Vec<Value>, OpError>
     each_float!(query, T => compute::<T>(cx))
 }
 
-fn compute<T: Float>(cx: &Eval<'_>) -> Result<Vec<Value>, OpError> {
+fn compute<T: Transcendental>(cx: &Eval<'_>) -> Result<Vec<Value>, OpError> {
     let heads = count_attr(&cx.call, "num_heads")?;
     let (query, key, value) = (cx.array(0)?, cx.array(1)?, cx.array(2)?);
     let bias = cx.opt_array(3)?.map(Array::slice::<T>).transpose()?;
@@ -95,7 +96,7 @@ fn compute<T: Float>(cx: &Eval<'_>) -> Result<Vec<Value>, OpError> {
     let parts = [q.slice::<T>()?, k.slice::<T>()?, v.slice::<T>()?];
     let output = attend(cx, sizes, parts, scale, |row, scores| {
         adjust(row, scores);
-        softmax(scores, None);
+        softmax(scores);
     })?;
     Ok(vec![output.into(), k.into(), v.into()])
 }

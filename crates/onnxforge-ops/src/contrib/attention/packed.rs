@@ -2,9 +2,7 @@
 
 use super::mask::Mask;
 use super::multi_head::sizes;
-use super::{
-    ScoreBias, add, attend, count_attr, divided, joined, score_scale, softmax, split_heads, with_bias,
-};
+use super::{ScoreBias, add, attend, count_attr, divided, joined, score_scale, split_heads, with_bias};
 use crate::array::each_float;
 use crate::call::Call;
 use crate::contrib::products::product_to_float;
@@ -12,10 +10,12 @@ use crate::error::{OpError, invalid, unsupported};
 use crate::eval_call::Eval;
 use crate::infer_call::Infer;
 use crate::kernel::gemm::{Matrix, gemm};
+use crate::kernel::line::softmax;
 use crate::kernel::number::Float;
 use crate::kernel::quantize::Quantizable;
 use crate::kernel::shape::strides;
 use crate::kernel::strided::View;
+use crate::kernel::transcendental::Transcendental;
 use crate::{Array, Value};
 use onnxforge_ir::dim::Dim;
 
@@ -103,7 +103,7 @@ pub(in crate::contrib) fn eval_quantized(cx: &mut Eval<'_>) -> Result<Vec<Value>
     each_float!(scale, T => eval_quantized_as::<T>(cx))
 }
 
-fn eval_quantized_as<T: Quantizable>(cx: &Eval<'_>) -> Result<Vec<Value>, OpError> {
+fn eval_quantized_as<T: Quantizable + Transcendental>(cx: &Eval<'_>) -> Result<Vec<Value>, OpError> {
     let factors = [cx.array(0)?, cx.array(1)?];
     let scales = [cx.array(3)?, cx.array(4)?];
     let zeros = [cx.opt_array(6)?, cx.opt_array(7)?];
@@ -112,7 +112,7 @@ fn eval_quantized_as<T: Quantizable>(cx: &Eval<'_>) -> Result<Vec<Value>, OpErro
 }
 
 /// Attention by queries, keys and values that lie next to each other in the last axis.
-fn from_projection<T: Float>(
+fn from_projection<T: Transcendental>(
     cx: &Eval<'_>,
     projected: Array,
     mask: Option<&Array>,
@@ -145,7 +145,7 @@ fn from_projection<T: Float>(
             add(scores, bias.row(row));
         }
         mask.apply(row, scores);
-        softmax(scores, None);
+        softmax(scores);
     })?;
     let mut outputs = vec![output.into()];
     if cx.call.wants(1) {

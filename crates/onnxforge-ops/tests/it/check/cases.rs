@@ -162,6 +162,12 @@ fn function_cases() -> Vec<Case> {
         error(Arity, "graph \"main\" / node 2 (local.Leak)", "2 inputs; the local function has 1", |m| {
             main_graph(m).node[2].input.push("x".into());
         }),
+        error(
+            RequiredValue,
+            "graph \"main\" / node 2 (local.Leak)",
+            "input 0 is missing; LeakyRelu in the local function requires it",
+            |m| main_graph(m).node[2].input.clear(),
+        ),
         warning(
             AttributeUnknown,
             "graph \"main\" / node 2 (local.Leak) / attribute \"slop\"",

@@ -1,21 +1,25 @@
 //! eliminate_scatter_overwrite: a ScatterND or ScatterElements that overwrites everything in order becomes its updates.
 //!
-//! **Matches** ScatterND whose constant indices count through the leading axes of the data in row-major order; ScatterElements whose constant
-//! indices are, at every place, that place's own position along the axis, in the shape of the data; without a reduction.
+//! **Matches** ScatterND whose constant indices count through the leading axes of the data in row-major order, or whose indices are a Range through the
+//! first axis, whatever its size; ScatterElements whose constant indices are, at every place, that place's own position along the axis, in the shape of the data; without a
+//! reduction.
 //! **Accuracy** `BitExact`.
 //! **Proof** Every element of the data is overwritten by the update at the same place. The driver proves that updates and result have
 //! the same shape and type.
+//! **Trust** Updates of ScatterND have the shape of the places and of what lies at each: where these are all places of the first axis, that is the shape of the data, also
+//! where nothing else says so.
 //! **Never** with a reduction; indices in another order, or with gaps; updates that cover less than the data.
 
 use crate::passes::pass;
 use crate::{At, Change, Cx, Reason, Skip};
 use onnxforge_ir::dim::Dim;
-use onnxforge_ir::{Accuracy, NodeId, Tensor};
+use onnxforge_ir::{Accuracy, NodeId, Tensor, Trust, ValueId};
 use onnxforge_ops::call;
 
 pass!(eliminate_scatter_overwrite {
     stage: Canonicalize,
     needs: ["ScatterND", "ScatterElements", "Scatter"],
+    trusts: [Forwarded],
     rules: [OVERWRITE],
 });
 
@@ -31,6 +35,11 @@ static OVERWRITE: At = At {
 
 fn overwrite(cx: &Cx<'_>, id: NodeId) -> Result<Change, Skip> {
     let (data, call) = (cx.input(id, 0)?, cx.call(id)?);
+    if ranges_through(cx, id, data)? {
+        let mut change = cx.forward(id, cx.input(id, 2)?)?;
+        change.trust(Trust::Forwarded);
+        return Ok(change);
+    }
     let indices = cx.constant(cx.input(id, 1)?)?;
     let size = |dim: &Dim| usize::try_from(dim.as_const()?).ok();
     let sizes: Vec<Option<usize>> = cx.shape(data)?.iter().map(size).collect();
@@ -51,6 +60,22 @@ fn overwrite(cx: &Cx<'_>, id: NodeId) -> Result<Change, Skip> {
         return Err(Skip::because("the indices do not count through the data"));
     }
     cx.forward(id, cx.input(id, 2)?)
+}
+
+/// Whether the indices are a Range from the first to the last place of the first axis, as a column, and nothing is reduced.
+fn ranges_through(cx: &Cx<'_>, id: NodeId, data: ValueId) -> Result<bool, Skip> {
+    let column = cx.input(id, 1)?;
+    let range = |unsqueeze: NodeId| cx.producer(cx.node(unsqueeze).input(0)?, "Range", id);
+    let Some(range) = cx.producer(column, "Unsqueeze", id).and_then(range) else { return Ok(false) };
+    if !cx.node(id).op().is("ScatterND") || cx.call(id)?.text_or("reduction", "none")? != "none" {
+        return Ok(false);
+    }
+    let bound = |index: usize| cx.ints(cx.input(range, index)?);
+    let counts = bound(0)? == [0] && bound(2)? == [1];
+    let is_column = cx.rank(column)? == 2 && cx.shape(column)?[1].as_const() == Some(1);
+    let limit = cx.fact(cx.input(range, 1)?)?.dims();
+    let (Some([limit]), Some(size)) = (limit.as_deref(), cx.shape(data)?.first()) else { return Ok(false) };
+    Ok(counts && is_column && cx.same_dim(limit, size))
 }
 
 /// Whether the rows of the indices are all places of the leading axes, in row-major order.

@@ -13,6 +13,7 @@ pub mod eliminate_optionals;
 pub mod eliminate_redundant_transposes;
 pub mod eliminate_scatter_overwrite;
 pub mod eliminate_sequences;
+pub mod eliminate_softmax_before_argmax;
 pub mod eliminate_unused_initializers;
 pub mod eliminate_zero_bias;
 pub mod eliminate_zero_rnn_state;

@@ -2,7 +2,7 @@
 //!
 //! **Matches** MatMul of a Softmax along the last axis with four-dimensional values, where the Softmax is of MatMul(q, kᵀ), scaled on either side
 //! or behind it, capped by tanh, and masked by a sum (`core`); keys and values that repeat heads by Unsqueeze, Expand and Reshape
-//! (`groups`); heads that are split off by Reshape and Transpose and joined again, which the operator does itself (`heads`). From operator
+//! (`groups`); keys and values that are appended to a cache, where the longer cache is read, too (`cache`); heads that are split off by Reshape and Transpose, perhaps normalized or rotated, and joined again, which the operator does itself (`heads`). From operator
 //! set 23 on. Where(IsNaN(p), 0, p) behind the Softmax, by which exporters let rows without any key be 0, is what the operator does. A Softmax in 32 bits
 //! between products of float16 or bfloat16, with or without its scale, cap and mask, is one with `softmax_precision`; where only one of the products has 16 bits,
 //! the operator computes in 32, between Casts.
@@ -17,13 +17,13 @@
 //! attribute, one of the root, which counts twice, and two products. That is 5 instead of 1, 2 ulps at the scale of the scores; what Softmax
 //! makes of them is part of the scale of the result. Where scale, cap and mask were applied in 32 bits to scores of 16, the operator rounds them to 16: up to 10 roundings of the
 //! scores (those 5, the product, three of the cap, the sum with the mask) instead of 1, 4.5 ulps, and probabilities are rounded to 16 where they were. Computing in 32
-//! bits what was in 16 takes none. Sums, exponentials and quotients are as many as before. `groups` and `heads` add none: the same
+//! bits what was in 16 takes none. Sums, exponentials and quotients are as many as before. `groups`, `cache` and `heads` add none: the same
 //! sums run over operands that lie elsewhere, in an order that the kernel chooses.
 //! **Never** where a row of the mask may hide all keys, unless the exporter's guard is there: Softmax gives NaN there, or the mean of the values, and the operator 0;
 //! masks before the scale, or multiplied; masks of 32 bits on scores of 16, other than 0 and −∞ behind the guard; scales behind the Softmax; scores that something else reads.
 
 use crate::passes::pass;
-use crate::passes::recognize::heads::{self, SWAPPED, repeated, split_heads, widens};
+use crate::passes::recognize::heads::{self, SWAPPED, Together, repeated, widens};
 use crate::passes::recognize::masks;
 use crate::passes::recognize::orders::permutation;
 use crate::passes::recognize::reshape_target::constant_target;
@@ -37,7 +37,7 @@ pass!(fuse_attention {
     stage: Fuse,
     needs: ["Softmax", "Attention"],
     runs: Except(&[&TFLITE, &COREML, &TFLITE_FILE, &COREML_FILE]),
-    rules: [CORE, GROUPS, HEADS],
+    rules: [CORE, GROUPS, CACHE, HEADS],
 });
 
 /// The same sums over operands that lie elsewhere.
@@ -46,6 +46,7 @@ const MOVED: Accuracy = Accuracy::Rounding { ulps: 2.0 };
 static CORE: At =
     At { name: "core", accuracy: Accuracy::Rounding { ulps: 16.0 }, ops: &["MatMul"], apply: core };
 static GROUPS: At = At { name: "groups", accuracy: MOVED, ops: &["Attention"], apply: groups };
+static CACHE: At = At { name: "cache", accuracy: MOVED, ops: &["Attention"], apply: cache };
 static HEADS: At = At { name: "heads", accuracy: MOVED, ops: &["Reshape"], apply: joined_heads };
 
 fn core(cx: &Cx<'_>, root: NodeId) -> Result<Change, Skip> {
@@ -86,12 +87,14 @@ fn core(cx: &Cx<'_>, root: NodeId) -> Result<Change, Skip> {
     if !(attribute.is_finite() && attribute > 0.0) {
         return Err(Skip::because("the scale is not a positive number"));
     }
-    // No operand is stretched, by a scale neither; only then does each head of the operator see what it saw.
+    // No operand is stretched, by a scale neither, unless one head of keys and values is for all queries; only then does each head of the
+    // operator see what it saw.
     let (queries, values) = (cx.shape(q)?, cx.shape(v)?);
     let keys: Vec<Dim> = (0..4)
         .map(|axis| cx.shape(k).map(|shape| shape[KEYS[perm][axis]].clone()))
         .collect::<Result<_, _>>()?;
-    let fits = cx.same_shape(&queries[..2], &keys[..2])
+    let fits = cx.same_dim(&queries[0], &keys[0])
+        && (cx.same_dim(&queries[1], &keys[1]) || keys[1].as_const() == Some(1))
         && cx.same_shape(&keys[..3], &values[..3])
         && cx.same_dim(&queries[3], &keys[3]);
     if !fits {
@@ -265,23 +268,72 @@ impl Operands {
     }
 
     /// The same of another value.
-    fn again(&self, change: &mut Change, value: ValueId) -> Operand {
+    fn again(&self, change: &mut Change, value: impl Into<Operand>) -> Operand {
         let Some(cast) = self.cast else { return value.into() };
         change.absorb(cast);
         change.op("Cast", [value.into()], [("to", i64::from(DType::F32.code())).into()])
     }
 }
 
+/// Keys and values that follow those of a cache: the operator appends them, and gives the longer cache.
+fn cache(cx: &Cx<'_>, id: NodeId) -> Result<Change, Skip> {
+    let node = cx.node(id);
+    let (keys, values) = (cx.input(id, 1)?, cx.input(id, 2)?);
+    let (Some(joined_keys), Some(joined_values)) =
+        (cx.producer(keys, "Concat", id), cx.producer(values, "Concat", id))
+    else {
+        return Err(Skip::NOT_HERE);
+    };
+    let (past_keys, new_keys) = appended(cx, joined_keys)?;
+    let (past_values, new_values) = appended(cx, joined_values)?;
+    if node.inputs().len() > 4 || node.outputs().len() > 1 {
+        return Err(Skip::NOT_HERE);
+    }
+    // The past moves the place of queries that see earlier keys only.
+    if cx.call(id)?.flag("is_causal")? {
+        return Err(Reason::Attribute("is_causal").into());
+    }
+    // Runtimes write the longer cache in any case: it should be of use.
+    for grown in [keys, values] {
+        if cx.read_only_by(grown, id).is_ok() {
+            return Err(Skip::at(Reason::Rule("nothing else reads the longer cache"), grown));
+        }
+    }
+    let mask = node.input(3).map_or(Operand::Absent, Operand::from);
+    let inputs = [cx.input(id, 0)?, new_keys, new_values].map(Operand::from);
+    let past = [past_keys, past_values].map(Operand::from);
+    let mut change = cx.change(&[id, joined_keys, joined_values]);
+    let inputs = inputs.into_iter().chain([mask]).chain(past);
+    let attention = change.call(node.op().clone(), inputs, 3, node.attrs().to_vec());
+    change.inherit(attention, id);
+    for (index, value) in [cx.output(id)?, keys, values].into_iter().enumerate() {
+        change.replace(value, attention.output(index));
+    }
+    Ok(change)
+}
+
+/// What a Concat along the sequence puts behind something: that, and what follows.
+fn appended(cx: &Cx<'_>, concat: NodeId) -> Result<(ValueId, ValueId), Skip> {
+    let &[Some(past), Some(new)] = cx.node(concat).inputs() else { return Err(Skip::NOT_HERE) };
+    match cx.rank(new)? {
+        4 if cx.axis(concat, 4)? == 2 => Ok((past, new)),
+        _ => Err(Skip::NOT_HERE),
+    }
+}
+
 /// Attention whose heads are split off before and joined behind it: the operator takes and gives three axes.
 fn joined_heads(cx: &Cx<'_>, join: NodeId) -> Result<Change, Skip> {
     let y = cx.output(join)?;
-    let mut trail = Trail::new(cx, join);
-    let back = trail.step(cx.input(join, 0)?, "Transpose").ok_or(Skip::NOT_HERE)?;
-    let id = trail.step(cx.input(back, 0)?, "Attention").ok_or(Skip::NOT_HERE)?;
-    if permutation(cx, back)? != SWAPPED || cx.node(id).outputs().len() > 1 || cx.node(id).inputs().len() > 4
-    {
+    let turned = cx.input(join, 0)?;
+    let back = cx.producer(turned, "Transpose", join).ok_or(Skip::NOT_HERE)?;
+    let mixed = cx.input(back, 0)?;
+    let id = cx.producer(mixed, "Attention", join).ok_or(Skip::NOT_HERE)?;
+    // Scores lie where they lay, as a cache does; lengths without padding come in place of a cache.
+    if permutation(cx, back)? != SWAPPED || cx.node(id).output(0) != Some(mixed) {
         return Err(Skip::NOT_HERE);
     }
+    cx.read_only_by(turned, join)?;
+    cx.read_only_by(mixed, back)?;
     let apart = cx.shape(cx.output(back)?)?;
     let width = Dim::product(&apart[2..]).ok_or_else(|| Skip::at(Reason::UnknownShape, y))?;
     let together = [apart[0].clone(), apart[1].clone(), width];
@@ -293,28 +345,32 @@ fn joined_heads(cx: &Cx<'_>, join: NodeId) -> Result<Change, Skip> {
         ),
     };
     let mut inputs: Vec<Operand> = cx.node(id).inputs().iter().map(|&input| input.into()).collect();
-    let mut counts = [0; 3];
     let mut sources = Vec::new();
-    let mut absorbed = Vec::new();
-    for (index, heads) in counts.iter_mut().enumerate() {
+    for index in 0..3 {
         let operands = Operands::of(cx, id, index)?;
-        let (x, count, nodes) = split_heads(cx, operands.moved, id)?;
-        *heads = count;
-        sources.push((operands, x));
-        absorbed.extend(nodes);
+        sources.push((Together::of(cx, operands.moved, operands.cast.unwrap_or(id))?, operands));
     }
-    if counts[1] != counts[2] {
+    let [queries, keys, values] = [0, 1, 2].map(|index| sources[index].0.heads);
+    if keys != values {
         return Err(Skip::at(Reason::Broadcast, cx.input(id, 2)?));
     }
     let mut attrs = cx.node(id).attrs().to_vec();
     attrs.retain(|attr| !attr.name.ends_with("_num_heads"));
-    attrs.extend([("q_num_heads", counts[0]).into(), ("kv_num_heads", counts[1]).into()]);
-    let mut change = trail.change()?;
-    for (input, (operands, x)) in inputs.iter_mut().zip(sources) {
-        *input = operands.again(&mut change, x);
+    attrs.extend([("q_num_heads", queries).into(), ("kv_num_heads", keys).into()]);
+    let mut change = cx.change(&[join, back, id]);
+    for (input, (together, operands)) in inputs.iter_mut().zip(&sources) {
+        let source = together.operand(cx, &mut change);
+        *input = operands.again(&mut change, source);
     }
-    absorbed.into_iter().for_each(|node| change.absorb(node));
-    let mut joined = change.call(cx.node(id).op().clone(), inputs, 1, attrs).output(0);
+    let outputs = cx.node(id).outputs();
+    let attention = change.call(cx.node(id).op().clone(), inputs, outputs.len(), attrs);
+    for (index, &output) in outputs.iter().enumerate().skip(1) {
+        match output {
+            Some(output) => change.replace(output, attention.output(index)),
+            None => change.leave_out(attention, index),
+        }
+    }
+    let mut joined = attention.output(0);
     if let Some(target) = rest {
         let target = change.ints("shape", &target);
         joined = change.op("Reshape", [joined, target], []);

@@ -1,4 +1,4 @@
-//! fuse_attention_qkv: three products of one value with constant weights become one product and a Split. Only on request, for it saves nodes, not time.
+//! fuse_attention_qkv: three products of one value with constant weights become one product and a Split. On request, and for decoders with a cache: it saves time where there is one row only.
 //!
 //! **Matches** exactly three MatMul of one value with constant matrices, of any widths (`products`), with the constant vectors that are added behind
 //! them where all three have one, or three Gemm that have a bias each or none (`gemms`). Weights and biases are put side by side while they are

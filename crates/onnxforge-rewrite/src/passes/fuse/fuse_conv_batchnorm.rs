@@ -1,6 +1,6 @@
 //! fuse_conv_batchnorm: a BatchNormalization after Conv, ConvTranspose or Gemm becomes part of their weights.
 //!
-//! **Matches** BatchNormalization in inference mode with constant parameters, after a Conv, a ConvTranspose of one group or a Gemm
+//! **Matches** BatchNormalization in inference mode with constant parameters, after a Conv, a ConvTranspose or a Gemm
 //! with constant weights that nothing else reads. W′ = W·γ/√(σ²+ε), b′ = β + (b − μ)·γ/√(σ²+ε).
 //! **Accuracy** `Rounding`: the weights are rounded once more, and the normalisation's own roundings go away.
 //! **Proof** Convolutions are linear in their weights for each output channel, and the normalisation is the same affine map for all

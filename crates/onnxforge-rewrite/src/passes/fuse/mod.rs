@@ -9,6 +9,7 @@ pub mod fuse_conv_scale;
 pub mod fuse_gelu;
 pub mod fuse_gemm;
 pub mod fuse_hard_sigmoid;
+pub mod fuse_hard_swish;
 pub mod fuse_instance_norm;
 pub mod fuse_layer_norm;
 pub mod fuse_log_softmax;

@@ -2,7 +2,7 @@
 
 use super::constant_math::number;
 use crate::{Cx, Skip};
-use onnxforge_ir::NodeId;
+use onnxforge_ir::{NodeId, ValueId};
 
 /// The parameters of an activation, as the fused operators list them.
 pub fn parameters(cx: &Cx<'_>, activation: NodeId) -> Result<Vec<f32>, Skip> {
@@ -20,4 +20,18 @@ pub fn parameters(cx: &Cx<'_>, activation: NodeId) -> Result<Vec<f32>, Skip> {
         }
         _ => Vec::new(),
     })
+}
+
+/// Whether a value is a sum with Erf or Tanh, as Gelu is spelled out, or a product with one.
+pub fn has_bracket(cx: &Cx<'_>, value: ValueId) -> bool {
+    let by = |value: ValueId, ops: &[&str]| {
+        let node = cx.model.value(value).node()?;
+        ops.iter()
+            .any(|op| cx.node(node).op().is(op))
+            .then(|| cx.node(node).inputs().iter().flatten().copied())
+    };
+    let is_function = |value: ValueId| by(value, &["Erf", "Tanh"]).is_some();
+    let is_bracket =
+        |value: ValueId| by(value, &["Add"]).is_some_and(|mut operands| operands.any(is_function));
+    is_bracket(value) || by(value, &["Mul"]).is_some_and(|mut factors| factors.any(is_bracket))
 }

@@ -1,8 +1,8 @@
 //! Constants along channels and features, and weights that take them over.
 
-use super::constant_math::{floats, scaled};
+use super::constant_math::{floats, scaled, scaled_constant};
 use crate::{Change, Cx, Reason, Skip};
-use onnxforge_ir::{NodeId, ValueId};
+use onnxforge_ir::{NodeId, Tensor, ValueId};
 
 /// The Conv, ConvTranspose or Gemm before an operator, and its other operand; that may stand first where `either` way is the same.
 pub fn linear_and_constant(cx: &Cx<'_>, id: NodeId, either: bool) -> Result<(NodeId, ValueId), Skip> {
@@ -65,6 +65,23 @@ pub struct Affine {
     pub summands: Vec<f64>,
 }
 
+/// The weights of a ConvTranspose of several groups, of which each has its own inputs and outputs, with every output scaled.
+fn scaled_groups(cx: &Cx<'_>, weights: ValueId, groups: usize, factors: &[f64]) -> Result<Tensor, Skip> {
+    let constant = cx.constant(weights)?;
+    let whole = constant.shape();
+    let &[inputs, outputs, ..] = whole else { return Err(Skip::NOT_HERE) };
+    if outputs == 0 || inputs == 0 || inputs % groups != 0 {
+        return Err(Skip::at(Reason::Broadcast, weights));
+    }
+    let of_group = |input: usize| &factors[input / (inputs / groups) * outputs..][..outputs];
+    let each: Vec<f64> = (0..inputs).flat_map(of_group).copied().collect();
+    let rows = [&[inputs * outputs], &whole[2..]].concat();
+    let reshaped = |tensor: &Tensor, shape: &[usize]| {
+        tensor.reshaped(shape).map_err(|_| Skip::at(Reason::Type, weights))
+    };
+    reshaped(&scaled_constant(&reshaped(constant, &rows)?, weights, 0, &each)?, whole)
+}
+
 /// A change in which `linear`, with other weights, takes the place of itself and `after`, which maps each channel affinely.
 pub fn scale_weights(cx: &Cx<'_>, linear: NodeId, after: NodeId, affine: &Affine) -> Result<Change, Skip> {
     let (node, call) = (cx.node(linear), cx.call(linear)?);
@@ -72,19 +89,21 @@ pub fn scale_weights(cx: &Cx<'_>, linear: NodeId, after: NodeId, affine: &Affine
     let weights = cx.constant(weights_id)?;
     let channels = affine.factors.len();
     let mut attrs = node.attrs().to_vec();
-    let (axis, beta) = match &*node.op().name {
-        "Conv" => (0, 1.0),
-        "ConvTranspose" if call.int("group")? == 1 => (1, 1.0),
-        "ConvTranspose" => return Err(Reason::Attribute("group").into()),
+    let (axis, groups, beta) = match &*node.op().name {
+        "Conv" => (0, 1, 1.0),
+        "ConvTranspose" => (1, usize::try_from(call.int("group")?).map_err(|_| Skip::NOT_HERE)?, 1.0),
         _ => {
             attrs.retain(|attr| &*attr.name != "beta");
-            (if call.flag("transB")? { 0 } else { 1 }, f64::from(call.float("beta")?))
+            (if call.flag("transB")? { 0 } else { 1 }, 1, f64::from(call.float("beta")?))
         }
     };
-    if weights.shape().get(axis) != Some(&channels) {
+    if weights.shape().get(axis).and_then(|&size| size.checked_mul(groups)) != Some(channels) {
         return Err(Skip::at(Reason::Broadcast, weights_id));
     }
-    let scaled = scaled(cx, weights_id, axis, &affine.factors)?;
+    let scaled = match groups {
+        1 => scaled(cx, weights_id, axis, &affine.factors)?,
+        _ => scaled_groups(cx, weights_id, groups, &affine.factors)?,
+    };
     let old_bias = match node.input(2) {
         Some(bias) => {
             let numbers = cx.floats(bias)?;

@@ -98,7 +98,16 @@ pub fn cast(tensor: &Tensor, dtype: DType) -> Result<Tensor, Skip> {
 
 /// A constant with every slice along `axis` multiplied by its factor, none of which may leave the normal range of the type.
 pub fn scaled(cx: &Cx<'_>, value: ValueId, axis: usize, factors: &[f64]) -> Result<Tensor, Skip> {
-    let constant = cx.constant(value)?;
+    scaled_constant(cx.constant(value)?, value, axis, factors)
+}
+
+/// The same of a constant that holds the elements of `value`.
+pub fn scaled_constant(
+    constant: &Tensor,
+    value: ValueId,
+    axis: usize,
+    factors: &[f64],
+) -> Result<Tensor, Skip> {
     let scaled = constant.scaled(axis, factors).map_err(|_| Skip::at(Reason::Type, value))?;
     match constant.scales_well(axis, factors) {
         Ok(true) => Ok(scaled),

@@ -1,9 +1,10 @@
 //! Heads of attention: how they are split off, and repeated for groups.
 
 use super::orders::permutation;
-use crate::{Cx, Reason, Skip};
+use crate::{Change, Cx, Reason, Skip};
 use onnxforge_ir::dim::Dim;
-use onnxforge_ir::{DType, NodeId, ValueId};
+use onnxforge_ir::edit::Operand;
+use onnxforge_ir::{Attr, DType, NodeId, ValueId};
 
 /// What `value` has in 32 bits, if a Cast beside `id` widens something of 16 bits, and the Cast. It is the same before and behind
 /// whatever moves elements.
@@ -62,4 +63,107 @@ pub fn split_heads(cx: &Cx<'_>, value: ValueId, reader: NodeId) -> Result<(Value
     }
     let count = to[2].as_const().ok_or_else(|| Skip::at(Reason::UnknownShape, apart))?;
     Ok((x, count, [split, transpose]))
+}
+
+/// What [batch, head, sequence, size] is as [batch, sequence, heads · size].
+pub struct Together {
+    /// How many heads there are.
+    pub heads: i64,
+    /// The value with its heads behind the sequence, as one axis or as two.
+    source: ValueId,
+    /// The size of all heads, where the source has them apart.
+    width: Option<i64>,
+    /// The normalization along the size that follows.
+    norm: Option<NodeId>,
+    /// The RotaryEmbedding that follows.
+    rotation: Option<NodeId>,
+    /// What moved the heads.
+    moves: Vec<NodeId>,
+}
+
+impl Together {
+    /// Of `value`, which `reader` reads: heads that were split off, or moved before the sequence, and perhaps normalized and rotated there.
+    pub fn of(cx: &Cx<'_>, value: ValueId, reader: NodeId) -> Result<Self, Skip> {
+        let rotation = cx.producer(value, "RotaryEmbedding", reader);
+        let (rotated, next) = before(cx, rotation, value, reader)?;
+        let norm = NORMS.iter().find_map(|op| cx.producer(rotated, op, next));
+        let (moved, next) = before(cx, norm, rotated, next)?;
+        match norm {
+            Some(norm) => along_size(cx, norm)?,
+            None => {
+                if let Ok((source, heads, moves)) = split_heads(cx, moved, next) {
+                    return Ok(Self { heads, source, width: None, norm, rotation, moves: moves.to_vec() });
+                }
+            }
+        }
+        let transpose = cx.producer(moved, "Transpose", next).ok_or(Skip::NOT_HERE)?;
+        let source = cx.input(transpose, 0)?;
+        if permutation(cx, transpose)? != SWAPPED {
+            return Err(Skip::NOT_HERE);
+        }
+        cx.read_only_by(moved, next)?;
+        let [_, _, heads, size] = cx.shape(source)? else { return Err(Skip::NOT_HERE) };
+        let unknown = || Skip::at(Reason::UnknownShape, source);
+        let heads = heads.as_const().ok_or_else(unknown)?;
+        let width = size.as_const().and_then(|size| size.checked_mul(heads)).ok_or_else(unknown)?;
+        Ok(Self { heads, source, width: Some(width), norm, rotation, moves: vec![transpose] })
+    }
+
+    /// The value with heads as one axis.
+    pub fn operand(&self, cx: &Cx<'_>, change: &mut Change) -> Operand {
+        self.moves.iter().for_each(|&node| change.absorb(node));
+        let mut operand: Operand = self.source.into();
+        if let Some(norm) = self.norm {
+            change.absorb(norm);
+            let call = cx.node(norm);
+            let rest = call.inputs()[1..].iter().map(|&input| input.into());
+            let attrs = call.attrs().to_vec();
+            operand =
+                change.call(call.op().clone(), std::iter::once(operand).chain(rest), 1, attrs).output(0);
+        }
+        if let Some(width) = self.width {
+            let flat = change.ints("shape", &[0, 0, width]);
+            operand = change.op("Reshape", [operand, flat], []);
+        }
+        let Some(rotation) = self.rotation else { return operand };
+        change.absorb(rotation);
+        let call = cx.node(rotation);
+        let mut attrs: Vec<Attr> = call.attrs().to_vec();
+        attrs.retain(|attr| &*attr.name != "num_heads");
+        attrs.push(("num_heads", self.heads).into());
+        let angles = call.inputs()[1..].iter().map(|&input| input.into());
+        change.call(call.op().clone(), std::iter::once(operand).chain(angles), 1, attrs).output(0)
+    }
+}
+
+/// Normalizations that heads may have.
+const NORMS: [&str; 2] = ["RMSNormalization", "LayerNormalization"];
+
+/// What `node` makes `value` of, for `reader` alone, and who reads that; without a node `value` itself.
+fn before(
+    cx: &Cx<'_>,
+    node: Option<NodeId>,
+    value: ValueId,
+    reader: NodeId,
+) -> Result<(ValueId, NodeId), Skip> {
+    let Some(node) = node else { return Ok((value, reader)) };
+    cx.read_only_by(value, reader)?;
+    Ok((cx.input(node, 0)?, node))
+}
+
+/// Whether a normalization of four axes runs along the last one, so that it is the same wherever the others lie.
+fn along_size(cx: &Cx<'_>, norm: NodeId) -> Result<(), Skip> {
+    let node = cx.node(norm);
+    if node.outputs().len() > 1 || cx.rank(cx.input(norm, 0)?)? != 4 {
+        return Err(Skip::NOT_HERE);
+    }
+    if cx.axis(norm, 4)? != 3 {
+        return Err(Reason::Attribute("axis").into());
+    }
+    for &parameter in node.inputs()[1..].iter().flatten() {
+        if cx.rank(parameter)? > 1 {
+            return Err(Skip::at(Reason::Broadcast, parameter));
+        }
+    }
+    Ok(())
 }

@@ -4,7 +4,7 @@ use super::constant_math::cast;
 use crate::{Change, Cx, Reason, Skip};
 use onnxforge_ir::dim::Dim;
 use onnxforge_ir::edit::Operand;
-use onnxforge_ir::{DType, ValueId};
+use onnxforge_ir::{AttrValue, DType, ValueId};
 use onnxforge_ops::{Array, OpError};
 
 /// A mask for the operator.
@@ -27,11 +27,19 @@ enum Kind {
     Seen,
     /// True where a key is hidden.
     Hidden,
-    /// A condition, and the numbers that are added where it holds and where not; see [`RAISED`].
-    Raised([f64; 2]),
+    /// A condition, and what is added where it holds and where not; see [`RAISED`].
+    Raised([Added; 2]),
     /// A condition that says in float16 to which scores the lowest number is added, which hides them, unless it is all of a row: true where it
     /// holds (`ReduceMin`) or where not (`ReduceMax`).
     Lowest(&'static str),
+}
+
+/// What is added where a condition holds, or where it does not.
+#[derive(Clone, Copy)]
+enum Added {
+    Number(f64),
+    /// Numbers that differ, all far above the lowest one.
+    Numbers(ValueId),
 }
 
 /// The lowest number of a type, which runtimes take for −∞ in a mask.
@@ -76,12 +84,8 @@ impl Mask {
                 mask = change.op("Equal", [mask, extreme], []);
             }
             Kind::Hidden => mask = change.op("Not", [mask], []),
-            Kind::Raised(numbers) => {
-                let mut constant = |number: f64| -> Result<Operand, Skip> {
-                    let number = Array::scalar(number).to_tensor().map_err(OpError::from)?;
-                    Ok(change.constant("bias", cast(&number, dtype)?))
-                };
-                let [yes, no] = [constant(numbers[0])?, constant(numbers[1])?];
+            Kind::Raised([yes, no]) => {
+                let [yes, no] = [self.added(change, yes, dtype)?, self.added(change, no, dtype)?];
                 mask = change.op("Where", [mask, yes, no], []);
             }
         }
@@ -93,6 +97,19 @@ impl Mask {
         }
         Ok(mask)
     }
+
+    fn added(&self, change: &mut Change, added: Added, dtype: DType) -> Result<Operand, Skip> {
+        Ok(match added {
+            Added::Number(number) => {
+                let number = Array::scalar(number).to_tensor().map_err(OpError::from)?;
+                change.constant("bias", cast(&number, dtype)?)
+            }
+            Added::Numbers(numbers) if self.dtype != dtype => {
+                change.op("Cast", [numbers.into()], [("to", i64::from(dtype.code())).into()])
+            }
+            Added::Numbers(numbers) => numbers.into(),
+        })
+    }
 }
 
 /// The mask that `bias` adds to scores of so many rows and columns, if it does not hide all keys of a row, or if that is what
@@ -100,7 +117,11 @@ impl Mask {
 pub fn keep(cx: &Cx<'_>, bias: ValueId, scores: [&Dim; 2], guarded: bool) -> Result<Mask, Skip> {
     let dtype = cx.dtype(bias)?;
     let (kind, value) = seen(cx, bias, dtype, guarded)?;
-    let [.., rows, columns] = cx.shape(value)? else { return Err(Skip::at(Reason::Broadcast, value)) };
+    // Numbers that differ may stretch the condition.
+    let stretched =
+        matches!(kind, Kind::Raised(added) if added.iter().any(|of| matches!(of, Added::Numbers(_))));
+    let shaped = if stretched { bias } else { value };
+    let [.., rows, columns] = cx.shape(shaped)? else { return Err(Skip::at(Reason::Broadcast, value)) };
     let one_row = !cx.same_dim(rows, scores[0]);
     if !cx.same_dim(columns, scores[1]) || one_row && rows.as_const() != Some(1) {
         return Err(Skip::at(Reason::Broadcast, value));
@@ -119,12 +140,24 @@ fn seen(cx: &Cx<'_>, bias: ValueId, dtype: DType, guarded: bool) -> Result<(Kind
         let sees = |row: &[f64]| row.iter().any(|&number| number > if is_half { LARGE } else { lowest });
         return if numbers.chunks(columns).all(sees) { Ok((Kind::Bias, bias)) } else { Err(hides_all()) };
     }
+    if is_above(cx, bias, if is_half { LARGE } else { lowest }) {
+        return Ok((Kind::Bias, bias));
+    }
     let node =
         cx.model.value(bias).node().filter(|&node| cx.node(node).op().is("Where")).ok_or_else(hides_all)?;
     let &[Some(condition), Some(yes), Some(no)] = cx.node(node).inputs() else { return Err(hides_all()) };
-    let (yes, no) = (cx.uniform(yes).ok_or_else(hides_all)?, cx.uniform(no).ok_or_else(hides_all)?);
+    let (yes, no) = match (cx.uniform(yes), cx.uniform(no)) {
+        (Some(yes), Some(no)) => (yes, no),
+        (Some(low), None) if low == lowest && dtype != DType::F16 && is_above(cx, no, RAISED / 2.0) => {
+            return Ok((Kind::Raised([Added::Number(RAISED), Added::Numbers(no)]), condition));
+        }
+        (None, Some(low)) if low == lowest && dtype != DType::F16 && is_above(cx, yes, RAISED / 2.0) => {
+            return Ok((Kind::Raised([Added::Numbers(yes), Added::Number(RAISED)]), condition));
+        }
+        _ => return Err(hides_all()),
+    };
     let (low, high) = (yes.min(no), yes.max(no));
-    let raised = |number: f64| if number == low { RAISED } else { number };
+    let raised = |number: f64| Added::Number(if number == low { RAISED } else { number });
     match low {
         _ if low > lowest => Ok((Kind::Bias, bias)),
         _ if low == lowest && dtype == DType::F16 => match (yes == 0.0, no == 0.0) {
@@ -137,4 +170,35 @@ fn seen(cx: &Cx<'_>, bias: ValueId, dtype: DType, guarded: bool) -> Result<(Kind
         f64::NEG_INFINITY if guarded && no == 0.0 => Ok((Kind::Hidden, condition)),
         _ => Err(hides_all()),
     }
+}
+
+/// Operators whose elements are elements of their first input.
+const MOVES: [&str; 8] =
+    ["Gather", "Transpose", "Reshape", "Unsqueeze", "Squeeze", "Expand", "Slice", "Identity"];
+
+/// Bytes of constants that are looked at, at most.
+const MOST_BYTES: u64 = 1 << 22;
+
+/// Whether `value` has elements of a constant, all of which are above a number.
+fn is_above(cx: &Cx<'_>, mut value: ValueId, bound: f64) -> bool {
+    while cx.model.constant(value).is_none() {
+        let Some(node) = cx.model.value(value).node().filter(|&node| cx.call(node).is_ok()) else {
+            return false;
+        };
+        if cx.node(node).op().is("ConstantOfShape") {
+            return match cx.node(node).attr("value") {
+                None => bound < 0.0,
+                Some(AttrValue::Tensor(filler)) => {
+                    let number = Array::from_tensor(filler).and_then(|array| array.to_f64s());
+                    number.is_ok_and(|numbers| numbers.iter().all(|&number| number > bound))
+                }
+                Some(_) => false,
+            };
+        }
+        let is_move = MOVES.iter().any(|op| cx.node(node).op().is(op));
+        let Some(source) = cx.node(node).input(0).filter(|_| is_move) else { return false };
+        value = source;
+    }
+    let is_small = cx.model.constant(value).is_some_and(|constant| constant.byte_len() <= MOST_BYTES);
+    is_small && cx.floats(value).is_ok_and(|numbers| numbers.iter().all(|&number| number > bound))
 }

@@ -16,5 +16,16 @@ pub mod slice_cuts;
 pub mod sums;
 pub mod windows;
 
+use crate::Cx;
+use onnxforge_ir::{NodeId, ValueId};
+
 /// Operators that move the elements of their first input.
 pub const MOVES: [&str; 5] = ["Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten"];
+
+/// The node beside another that computes `value` from one operand, each element by itself.
+pub fn function_of_elements(cx: &Cx<'_>, value: ValueId, beside: NodeId) -> Option<NodeId> {
+    let id = cx.model.value(value).node().filter(|&id| cx.scope(id) == cx.scope(beside))?;
+    let (node, call) = (cx.node(id), cx.call(id).ok()?);
+    let alone = node.inputs().len() == 1 && node.outputs().len() == 1;
+    (alone && call.def.elementwise && !call.def.random).then_some(id)
+}

@@ -70,8 +70,11 @@ pub fn deviation(cx: &Cx<'_>, trail: &mut Trail<'_>, value: ValueId, axes: &[usi
     (of == x && over == axes).then_some(x)
 }
 
-/// Whether the call `node` of Mul scales, or of Add shifts, the normalization that is spelled out in `value`.
+/// Whether the call `node` of Mul scales, or of Add shifts, the normalization that is spelled out in `value`, of a type that fusions cover.
 pub fn is_finish(cx: &Cx<'_>, node: NodeId, value: ValueId) -> bool {
+    if cx.dtype(value).is_ok_and(|dtype| dtype == DType::F64) {
+        return false;
+    }
     let op = cx.node(node).op();
     let scaled = |value: ValueId| {
         let product = cx.producer(value, "Mul", node)?;

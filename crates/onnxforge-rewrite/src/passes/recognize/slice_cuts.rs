@@ -74,3 +74,31 @@ pub fn axis_size(cx: &Cx<'_>, value: ValueId, axis: usize) -> Result<i64, Skip> 
     let size = cx.shape(value)?.get(axis).and_then(Dim::as_const);
     size.ok_or_else(|| Skip::at(Reason::UnknownShape, value))
 }
+
+/// The axis of `x`, of known size, and the neighbouring places of it that a Slice, or a Gather by a vector, takes.
+pub fn piece(cx: &Cx<'_>, id: NodeId, x: ValueId) -> Result<(usize, Places), Skip> {
+    if cx.input(id, 0)? != x || cx.node(id).inputs().iter().skip(1).any(|&other| other == Some(x)) {
+        return Err(Skip::NOT_HERE);
+    }
+    if cx.node(id).op().is("Slice") {
+        let [cut] = *cuts(cx, id).map_err(|_| Skip::NOT_HERE)? else { return Err(Skip::NOT_HERE) };
+        let size = axis_size(cx, x, cut.axis).map_err(|_| Skip::NOT_HERE)?;
+        let places = cut.places(size).filter(|places| places.step == 1).ok_or(Skip::NOT_HERE)?;
+        return Ok((cut.axis, places));
+    }
+    let axis = call::axis(cx.call(id)?.int("axis")?, cx.rank(x)?)?;
+    let size = axis_size(cx, x, axis).map_err(|_| Skip::NOT_HERE)?;
+    let indices = cx.input(id, 1)?;
+    if cx.rank(indices)? != 1 {
+        return Err(Skip::NOT_HERE);
+    }
+    let indices = cx.ints(indices).map_err(|_| Skip::NOT_HERE)?;
+    let places: Vec<i64> = indices.iter().map(|&at| if at < 0 { at + size } else { at }).collect();
+    let first = *places.first().ok_or(Skip::NOT_HERE)?;
+    let neighbours = places.windows(2).all(|pair| pair[1] - pair[0] == 1);
+    let count = places.len() as i64;
+    if !neighbours || first < 0 || first + count > size {
+        return Err(Skip::NOT_HERE);
+    }
+    Ok((axis, Places { first, count, step: 1 }))
+}

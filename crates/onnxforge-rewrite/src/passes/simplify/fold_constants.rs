@@ -1,6 +1,7 @@
 //! fold_constants: a node whose inputs are all constants becomes a constant.
 //!
-//! **Matches** nodes of known, deterministic operators without bodies whose inputs are constants that no caller can override.
+//! **Matches** nodes of known, deterministic operators without bodies whose inputs are constants that no caller can override. What leaves its scope
+//! becomes a Constant node, which keeps its name and is a constant to its consumers.
 //! **Accuracy** `BitExact` for layout, integers and the operations that IEEE 754 defines exactly; `ValueExact` for those that
 //! choose among numbers; `Rounding` for other float arithmetic, where runtimes differ in the last places among themselves.
 //! **Proof** The evaluator computes what the runtime would compute at every run.
@@ -8,8 +9,8 @@
 //! elements, whose libraries are good to 2 each; for sums of n terms, with n roundings on the longest way, n ulps, where n is at most the number
 //! of elements of the largest input.
 //! **Trust** Where inference does not know the shape of a result (as of NonZero), the evaluation that computed its elements found it.
-//! **Never** random operators; DequantizeLinear, which keeps weights small; results that make the model grow by more than the budget;
-//! work beyond the time budget; values that leave their scope, whose name and producer stay.
+//! **Never** random operators; DequantizeLinear, which keeps weights small, and QuantizeLinear right before it, where converters look for the pair; results that make the model grow by more than the budget;
+//! work beyond the time budget.
 
 use crate::passes::pass;
 use crate::passes::recognize::constant_math;
@@ -18,6 +19,7 @@ use onnxforge_ir::dim::{Dim, Symbols};
 use onnxforge_ir::dtype::Kind;
 use onnxforge_ir::scope::ScopeKind;
 use onnxforge_ir::tensor::{Data, Tensor};
+use onnxforge_ir::value::Use;
 use onnxforge_ir::{Accuracy, DType, NodeId, Trust, ValueId};
 use onnxforge_ops::apply::{self, NoBodies};
 use onnxforge_ops::call::Call;
@@ -71,9 +73,9 @@ const LAZY: u64 = 1 << 20;
 /// Folds one node whose inputs are all constants.
 fn fold(cx: &Cx<'_>, id: NodeId) -> Result<Change, Skip> {
     let (node, call) = (cx.node(id), cx.call(id)?);
-    let constant = |input: &Option<ValueId>| match input {
+    let constant = |input: &Option<ValueId>| match *input {
         None => Some(None),
-        Some(input) => cx.model.constant(*input).cloned().map(Some),
+        Some(input) => cx.model.constant(input).cloned().or_else(|| exposed_constant(cx, input)).map(Some),
     };
     let inputs: Vec<Option<Tensor>> =
         node.inputs().iter().map(constant).collect::<Option<_>>().ok_or(Skip::NOT_HERE)?;
@@ -86,10 +88,8 @@ fn fold(cx: &Cx<'_>, id: NodeId) -> Result<Change, Skip> {
     if DEQUANTIZERS.contains(&call.def.name) {
         return Err(Reason::Dequantizes.into());
     }
-    if let Some(&output) =
-        node.outputs().iter().flatten().find(|&&output| cx.model.value(output).is_exposed())
-    {
-        return Err(Skip::at(Reason::Rule("its result is an output"), output));
+    if call.def.name == "QuantizeLinear" && is_dequantized(cx, id) {
+        return Err(Skip::because("converters look for it before a DequantizeLinear"));
     }
     // What results are made of can only make it worse.
     cx.budget.allows(accuracy(call, &inputs, &[]))?;
@@ -104,14 +104,39 @@ fn fold(cx: &Cx<'_>, id: NodeId) -> Result<Change, Skip> {
         let Some(output) = *output else { continue };
         let missing = || OpError::Unsupported(format!("output {index} of {}", node.op()));
         let tensor = results.get(index).cloned().ok_or_else(missing)?;
-        let constant = change.constant(cx.model.value(output).name().clone(), tensor);
-        change.replace(output, constant);
+        change.replace_by_constant(cx, output, tensor);
     }
     Ok(change)
 }
 
-/// A function has no list of constants: there, a Constant node is how a constant is stored.
+/// Whether nothing but DequantizeLinear reads what a node quantizes.
+fn is_dequantized(cx: &Cx<'_>, id: NodeId) -> bool {
+    let dequantizes = |used: &Use| match *used {
+        Use::Input { node, .. } => cx.node(node).op().is("DequantizeLinear"),
+        Use::Output { .. } => false,
+    };
+    cx.output(id).is_ok_and(|quantized| {
+        let uses = cx.model.value(quantized).uses();
+        !uses.is_empty() && uses.iter().all(dequantizes)
+    })
+}
+
+/// What a Constant node stores whose result leaves its scope.
+fn exposed_constant(cx: &Cx<'_>, value: ValueId) -> Option<Tensor> {
+    let node = cx.model.value(value).node().filter(|_| cx.model.value(value).is_exposed())?;
+    if !cx.node(node).op().is("Constant") {
+        return None;
+    }
+    cx.call(node).ok()?.opt_tensor("value").ok()?
+}
+
+/// What leaves its scope is computed by a node, which may be a Constant. A function has no list of constants at all: there, a Constant node is
+/// how a constant is stored.
 fn is_stored_as_node(cx: &Cx<'_>, id: NodeId) -> bool {
+    let is_exposed = |output: &ValueId| cx.model.value(*output).is_exposed();
+    if cx.node(id).op().is("Constant") && cx.node(id).outputs().iter().flatten().any(is_exposed) {
+        return true;
+    }
     let mut scope = cx.model.scope(cx.scope(id));
     while let Some(parent) = scope.parent() {
         scope = cx.model.scope(parent);

@@ -1,23 +1,34 @@
-//! merge_concats: a Concat takes over the parts of Concats that only it reads, and has no parts that are nothing.
+//! merge_concats: a Concat takes over the parts of Concats that only it reads, has no parts that are nothing, and is not made for one of its parts, nor of all parts of a Split.
 //!
 //! **Matches** Concats along the same axis, the inner one read by nothing else (`merge`); parts whose size along the axis is 0 (`empty`);
-//! neighbouring constants in a Concat of vectors of 64-bit integers, as shapes are made (`constants`).
+//! neighbouring constants in a Concat of vectors of 64-bit integers, as shapes are made (`constants`); a Slice, or a Gather by a vector, that
+//! takes neighbouring places of one part of a Concat along its axis, all of them also by way of an operator that works on each element (`part`); all parts of a Split in
+//! their order (`whole`).
 //! **Accuracy** `BitExact`.
-//! **Proof** Putting parts one after the other is associative, and a part of size 0 adds nothing.
+//! **Proof** Putting parts one after the other is associative, and a part of size 0 adds nothing. A part lies where the sizes of the parts before it end.
 //! **Trust** The sizes of the parts along the axis add up to the same in one step as in two, and the other axes are those of every part
-//! (`merge`).
-//! **Never** along another axis; where the size of a part is not known to be 0; constants that a caller may override.
+//! (`merge`, `whole`).
+//! **Never** along another axis; where the size of a part is not known to be 0, or sizes before a part are not known; places of several parts; a
+//! Concat that something else needs as well, unless one part is taken as it is; constants that a caller may override.
 
 use crate::passes::pass;
+use crate::passes::recognize::function_of_elements;
+use crate::passes::recognize::slice_cuts::{axis_size, piece};
 use crate::{At, Change, Cx, Reason, Skip};
 use onnxforge_ir::edit::Operand;
 use onnxforge_ir::{Accuracy, DType, NodeId, Trust, ValueId};
 use onnxforge_ops::call;
 
-pass!(merge_concats { stage: Canonicalize, trusts: [Regrouped], rules: [MERGE, EMPTY, CONSTANTS] });
+pass!(merge_concats {
+    stage: Canonicalize,
+    trusts: [Regrouped],
+    rules: [MERGE, EMPTY, CONSTANTS, WHOLE, PART]
+});
 
 /// The longest vector that neighbouring constants become.
 const LONGEST: usize = 1024;
+/// The most parts of a Concat that reads another one several times: each such merge may double them.
+const MOST_REPEATED: usize = 1024;
 
 static MERGE: At = At {
     name: "merge",
@@ -33,7 +44,11 @@ static MERGE: At = At {
             match inner(cx, part, along, outer) {
                 Ok(node) => {
                     parts.extend(cx.node(node).inputs().iter().map(|&part| Operand::from(part)));
-                    if !consumed.contains(&node) {
+                    let is_repeated = consumed.contains(&node);
+                    if is_repeated && parts.len() > MOST_REPEATED {
+                        return Err(Skip::because("it would have too many parts"));
+                    }
+                    if !is_repeated {
                         consumed.push(node);
                     }
                 }
@@ -124,6 +139,92 @@ static CONSTANTS: At = At {
         Ok(change)
     },
 };
+
+static WHOLE: At = At {
+    name: "whole",
+    accuracy: Accuracy::BitExact,
+    ops: &["Concat"],
+    apply: |cx, id| {
+        let first = cx.input(id, 0)?;
+        let split = cx.producer(first, "Split", id).ok_or(Skip::NOT_HERE)?;
+        let x = cx.input(split, 0)?;
+        if cx.node(split).outputs() != cx.node(id).inputs() {
+            return Err(Skip::NOT_HERE);
+        }
+        if cx.axis(split, cx.rank(x)?)? != axis(cx, id)? {
+            return Err(Reason::Attribute("axis").into());
+        }
+        let mut change = cx.forward(id, x)?;
+        change.absorb(split);
+        change.trust(Trust::Regrouped);
+        Ok(change)
+    },
+};
+
+static PART: At = At { name: "part", accuracy: Accuracy::BitExact, ops: &["Slice", "Gather"], apply: part };
+
+/// A piece of one part of a Concat, which may be seen through a function of each element.
+fn part(cx: &Cx<'_>, id: NodeId) -> Result<Change, Skip> {
+    let whole = cx.input(id, 0)?;
+    let function = function_of_elements(cx, whole, id);
+    let joined = function.map_or(Ok(whole), |function| cx.input(function, 0))?;
+    let concat = cx.producer(joined, "Concat", id).ok_or(Skip::NOT_HERE)?;
+    let (along, taken) = piece(cx, id, whole)?;
+    if along != axis(cx, concat)? || taken.count == 0 {
+        return Err(Skip::NOT_HERE);
+    }
+    let mut end = 0;
+    for &part in cx.node(concat).inputs().iter().flatten() {
+        let size = axis_size(cx, part, along)?;
+        let first = taken.first - end;
+        if first < 0 || first + taken.count > size {
+            end += size;
+            continue;
+        }
+        let is_all = taken.count == size;
+        if function.is_some() || !is_all {
+            cx.read_only_by(whole, id)?;
+        }
+        let mut change = match function {
+            Some(function) if is_all => {
+                let mut change = cx.change(&[function, id]);
+                let of_part = change.remake(cx, function, [part.into()]);
+                change.replace(cx.output(id)?, of_part);
+                change
+            }
+            None if is_all => cx.forward(id, part)?,
+            None => recut(cx, id, part, along, first, taken.count)?,
+            Some(_) => return Err(Skip::NOT_HERE),
+        };
+        change.absorb(concat);
+        return Ok(change);
+    }
+    Err(Skip::because("it takes places of several parts"))
+}
+
+/// The places of `part` that `id`, a Slice or Gather, takes by way of a Concat.
+fn recut(
+    cx: &Cx<'_>,
+    id: NodeId,
+    part: ValueId,
+    along: usize,
+    first: i64,
+    count: i64,
+) -> Result<Change, Skip> {
+    let mut change = cx.change(&[id]);
+    let taken = if cx.node(id).op().is("Gather") {
+        let indices = change.ints("indices", &(first..first + count).collect::<Vec<i64>>());
+        change.remake(cx, id, [part.into(), indices])
+    } else if cx.opset(id) >= 10 {
+        let [start, end, axes] = [("starts", first), ("ends", first + count), ("axes", along as i64)]
+            .map(|(hint, number)| change.ints(hint, &[number]));
+        change.remake(cx, id, [part.into(), start, end, axes])
+    } else {
+        return Err(Skip::NOT_HERE);
+    };
+    change.replace(cx.output(id)?, taken);
+    Ok(change)
+}
 
 /// The axis of a Concat.
 fn axis(cx: &Cx<'_>, id: NodeId) -> Result<usize, Skip> {

@@ -11,9 +11,11 @@
 //! factors that are 0, or constants that leave the normal range of their type; the ½ and √2 of Gelu.
 
 use crate::passes::pass;
+use crate::passes::recognize::activations::has_bracket;
 use crate::passes::recognize::constant_math::{combine, is_normal};
 use crate::{At, Change, Cx, Reason, Skip};
 use onnxforge_ir::dtype::Kind;
+use onnxforge_ir::value::Use;
 use onnxforge_ir::{Accuracy, DType, NodeId, Tensor, ValueId};
 use onnxforge_ops::Array;
 
@@ -95,11 +97,21 @@ fn step(cx: &Cx<'_>, id: NodeId) -> Result<Step, Skip> {
     }
 }
 
-/// Gelu multiplies by ½ and divides by √2 before an Erf; fusions look for them.
+/// Gelu divides by √2 before an Erf, and multiplies by ½ and by a bracket of Erf or Tanh; fusions look for them.
 fn is_gelu(cx: &Cx<'_>, inner: &Step, outer: &Step, y: ValueId) -> bool {
     let half = |step: &Step| !step.inverse && cx.uniform(step.constant) == Some(0.5);
     let before_erf = cx.only_reader(y).is_some_and(|reader| cx.node(reader).op().is("Erf"));
-    half(inner) || half(outer) || before_erf
+    before_erf || (half(inner) || half(outer)) && (has_bracket(cx, inner.x) || meets_bracket(cx, y))
+}
+
+/// Whether a product with a sum with Erf or Tanh reads a value.
+fn meets_bracket(cx: &Cx<'_>, value: ValueId) -> bool {
+    let operands = |used: &Use| match *used {
+        Use::Input { node, .. } if cx.node(node).op().is("Mul") => Some(cx.node(node).inputs()),
+        _ => None,
+    };
+    let mut others = cx.model.value(value).uses().iter().filter_map(operands).flatten().flatten();
+    others.any(|&other| has_bracket(cx, other))
 }
 
 fn numbers(tensor: &Tensor) -> Result<Vec<f64>, Skip> {

@@ -8,11 +8,10 @@
 //! shapes, which are followed by their elements.
 
 use crate::passes::pass;
-use crate::passes::recognize::slice_cuts::{Places, axis_size, cuts};
+use crate::passes::recognize::slice_cuts::{Places, axis_size, piece};
 use crate::{At, Change, Cx, Skip};
 use onnxforge_ir::value::Use;
 use onnxforge_ir::{Accuracy, NodeId, Op, ValueId};
-use onnxforge_ops::call;
 
 pass!(merge_slices_into_split { stage: Cleanup, rules: [SPLIT] });
 
@@ -67,32 +66,4 @@ fn split(cx: &Cx<'_>, root: NodeId) -> Result<Change, Skip> {
         change.replace(value, parts.output(at));
     }
     Ok(change)
-}
-
-/// The axis of `x`, of known size, and the neighbouring places of it that a node takes.
-fn piece(cx: &Cx<'_>, id: NodeId, x: ValueId) -> Result<(usize, Places), Skip> {
-    if cx.input(id, 0)? != x || cx.node(id).inputs().iter().skip(1).any(|&other| other == Some(x)) {
-        return Err(Skip::NOT_HERE);
-    }
-    if cx.node(id).op().is("Slice") {
-        let [cut] = *cuts(cx, id).map_err(|_| Skip::NOT_HERE)? else { return Err(Skip::NOT_HERE) };
-        let size = axis_size(cx, x, cut.axis).map_err(|_| Skip::NOT_HERE)?;
-        let places = cut.places(size).filter(|places| places.step == 1).ok_or(Skip::NOT_HERE)?;
-        return Ok((cut.axis, places));
-    }
-    let axis = call::axis(cx.call(id)?.int("axis")?, cx.rank(x)?)?;
-    let size = axis_size(cx, x, axis).map_err(|_| Skip::NOT_HERE)?;
-    let indices = cx.input(id, 1)?;
-    if cx.rank(indices)? != 1 {
-        return Err(Skip::NOT_HERE);
-    }
-    let indices = cx.ints(indices).map_err(|_| Skip::NOT_HERE)?;
-    let places: Vec<i64> = indices.iter().map(|&at| if at < 0 { at + size } else { at }).collect();
-    let first = *places.first().ok_or(Skip::NOT_HERE)?;
-    let neighbours = places.windows(2).all(|pair| pair[1] - pair[0] == 1);
-    let count = places.len() as i64;
-    if !neighbours || first < 0 || first + count > size {
-        return Err(Skip::NOT_HERE);
-    }
-    Ok((axis, Places { first, count, step: 1 }))
 }

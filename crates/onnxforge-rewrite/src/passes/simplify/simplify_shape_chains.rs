@@ -30,13 +30,12 @@ fn known_value(cx: &Cx<'_>, id: NodeId) -> Result<Change, Skip> {
     let fact = cx.facts.tensor(output).ok_or(Skip::NOT_HERE)?;
     let integers = matches!(fact.dtype, Some(DType::I64 | DType::I32 | DType::Bool));
     let array = fact.array().filter(|_| integers).ok_or(Skip::NOT_HERE)?;
-    // Constants are somebody else's business, and an output keeps its producer.
-    if node.inputs().is_empty() || cx.model.value(output).is_exposed() || cx.call(id)?.def.random {
+    // Constants are somebody else's business.
+    if node.inputs().is_empty() || cx.call(id)?.def.random {
         return Err(Skip::NOT_HERE);
     }
     let mut change = cx.change(&[id]);
-    let constant = change.constant(cx.model.value(output).name().clone(), tensor(array)?);
-    change.replace(output, constant);
+    change.replace_by_constant(cx, output, tensor(array)?);
     Ok(change)
 }
 

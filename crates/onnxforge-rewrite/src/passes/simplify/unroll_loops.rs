@@ -24,14 +24,35 @@ use onnxforge_ops::{Array, OpError};
 
 pass!(unroll_loops { stage: Canonicalize, needs: ["Loop"], trusts: [Spliced], rules: [UNROLL] });
 
-static UNROLL: At = At { name: "unroll", accuracy: Accuracy::BitExact, ops: &["Loop"], apply: unroll };
+static UNROLL: At = At {
+    name: "unroll",
+    accuracy: Accuracy::BitExact,
+    ops: &["Loop"],
+    apply: |cx, id| {
+        unrolled(cx, id, |cost| cost.turns.max(cost.all) <= MAX_NODES && cost.lasting <= cost.inside + 1)
+    },
+};
 
 /// Most nodes that the turns of a loop become.
 const MAX_NODES: usize = 64;
+
+/// What unrolling a loop of several turns costs, in nodes.
+pub struct Cost {
+    /// How many turns there are.
+    pub turns: usize,
+    /// The nodes of a turn.
+    pub inside: usize,
+    /// The nodes of all turns.
+    pub all: usize,
+    /// Those of them that will not be folded.
+    pub lasting: usize,
+}
+
 /// Inputs of the node and of the body before the values that are carried: a number and a condition.
 const BEFORE: usize = 2;
 
-fn unroll(cx: &Cx<'_>, id: NodeId) -> Result<Change, Skip> {
+/// The nodes of all turns instead of a Loop, if that is affordable.
+pub fn unrolled(cx: &Cx<'_>, id: NodeId, affordable: fn(&Cost) -> bool) -> Result<Change, Skip> {
     let node = cx.node(id);
     let body = cx.call(id)?.graph("body")?;
     let scope = cx.model.scope(body);
@@ -48,7 +69,7 @@ fn unroll(cx: &Cx<'_>, id: NodeId) -> Result<Change, Skip> {
     let first_scan = carried.len();
     let is_scan = |&index: &usize| cx.read_output(id, index).is_some();
     let scans: Vec<usize> = (first_scan..node.outputs().len()).filter(is_scan).collect();
-    check_cost(cx, id, body, turns, scans.len())?;
+    check_cost(cx, id, body, turns, scans.len(), affordable)?;
     let mut change = cx.change(&[id]);
     let mut rows: Vec<Vec<Operand>> = vec![Vec::new(); scans.len()];
     let mut truth = None;
@@ -110,8 +131,15 @@ fn turns(cx: &Cx<'_>, id: NodeId, body: ScopeId) -> Result<usize, Skip> {
     usize::try_from(most).map_err(|_| Reason::MoreNodes.into())
 }
 
-/// The nodes of all turns must not be more than there are.
-fn check_cost(cx: &Cx<'_>, id: NodeId, body: ScopeId, turns: usize, scans: usize) -> Result<(), Skip> {
+/// The nodes of several turns must be affordable.
+fn check_cost(
+    cx: &Cx<'_>,
+    id: NodeId,
+    body: ScopeId,
+    turns: usize,
+    scans: usize,
+    affordable: fn(&Cost) -> bool,
+) -> Result<(), Skip> {
     if turns == 0 && scans > 0 {
         return Err(Skip::because("nothing tells the shape of a scan output without turns"));
     }
@@ -130,11 +158,8 @@ fn check_cost(cx: &Cx<'_>, id: NodeId, body: ScopeId, turns: usize, scans: usize
     let stacking = scans.saturating_mul(turns.saturating_add(1));
     let all = turns.saturating_mul(inside.len()).saturating_add(stacking);
     let lasting = turns.saturating_mul(lasting_nodes(cx, body)).saturating_add(stacking);
-    if turns.max(all) > MAX_NODES || lasting > inside.len() + 1 {
-        Err(Reason::MoreNodes.into())
-    } else {
-        Ok(())
-    }
+    let cost = Cost { turns, inside: inside.len(), all, lasting };
+    if affordable(&cost) { Ok(()) } else { Err(Reason::MoreNodes.into()) }
 }
 
 /// How many nodes of a body will not be folded when the number of the turn is known.
