@@ -206,6 +206,14 @@ fn what_has_no_place_is_listed() {
     assert_eq!(operators, ["Erf", "Det", "Exp"], "{found:?}");
     assert_eq!(found[0].1, "there is no such operator, and no pass says it in others");
     assert_eq!(found[2].1, "the operator does not take double");
+    let text = "<ir_version: 10, opset_import: [\"\" : 21, \"own\" : 1]>\ng (float[2] x) => (float[2] y) { y = own.Abs(x) }\n<domain: \"own\", opset_import: [\"\" : 21]>\nAbs (a) => (b) { b = Neg(a) }";
+    let message = text::parse(text).unwrap_or_else(|error| panic!("{error}"));
+    let mut bytes = Vec::new();
+    wire::encode(&message).write_to(&mut bytes).unwrap();
+    let own = load_bytes(bytes, None, &Default::default()).unwrap();
+    assert!(
+        converted(&own).is_err_and(|refusals| refusals.0[0].reason == "it calls a function of the model")
+    );
     let found = refused("g (string[2] s) => (string[2] t) { t = Identity(s) }");
     assert_eq!(found[0], ("input".to_owned(), "there are no tensors of string".to_owned()));
 }

@@ -116,6 +116,10 @@ impl<'m> Writer<'m> {
     }
 
     fn node(&mut self, id: NodeId) -> Result<(), Why> {
+        if self.functions.get(self.model.node(id).op()).is_some() {
+            let why = Why::from("it calls a function of the model");
+            return Err(why.hinting("onnxforge optimize --passes inline_functions"));
+        }
         let lower = table::find(&self.model.node(id).op().to_string());
         let lower =
             lower.ok_or_else(|| Why::from("there is no such operator, and no pass says it in others"))?;
