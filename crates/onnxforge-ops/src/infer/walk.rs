@@ -64,7 +64,7 @@ fn walk_once(model: &Model, options: &Options, shown: &Shown) -> Result<Inferenc
         is_late: false,
         complete: true,
         growth: if options.may_be_empty { Growth::default() } else { Growth::of_inputs(model) },
-        demands: Demands::of(model),
+        demands: if options.names_apart { Demands::default() } else { Demands::of(model) },
     };
     let mut symbols = Symbols::default();
     for port in model.scope(model.main()).inputs() {

@@ -1,7 +1,7 @@
 //! fuse_attention: softmax(q · kᵀ) · v, spelled out, becomes Attention.
 //!
 //! **Matches** MatMul of a Softmax along the last axis with four-dimensional values, where the Softmax is of MatMul(q, kᵀ), scaled on either side
-//! or behind it, capped by tanh, and masked by a sum (`core`); keys and values that repeat heads by Unsqueeze, Expand and Reshape
+//! or behind it, capped by tanh, and masked by a sum, where one head of keys and values may be for all queries (`core`); keys and values that repeat heads by Unsqueeze, Expand and Reshape
 //! (`groups`); keys and values that are appended to a cache, where the longer cache is read, too (`cache`); heads that are split off by Reshape and Transpose, perhaps normalized or rotated, and joined again, which the operator does itself (`heads`). From operator
 //! set 23 on. Where(IsNaN(p), 0, p) behind the Softmax, by which exporters let rows without any key be 0, is what the operator does. A Softmax in 32 bits
 //! between products of float16 or bfloat16, with or without its scale, cap and mask, is one with `softmax_precision`; where only one of the products has 16 bits,
@@ -20,7 +20,7 @@
 //! bits what was in 16 takes none. Sums, exponentials and quotients are as many as before. `groups`, `cache` and `heads` add none: the same
 //! sums run over operands that lie elsewhere, in an order that the kernel chooses.
 //! **Never** where a row of the mask may hide all keys, unless the exporter's guard is there: Softmax gives NaN there, or the mean of the values, and the operator 0;
-//! masks before the scale, or multiplied; masks of 32 bits on scores of 16, other than 0 and −∞ behind the guard; scales behind the Softmax; scores that something else reads.
+//! a cache that nothing else reads when it is longer; masks before the scale, or multiplied; masks of 32 bits on scores of 16, other than 0 and −∞ behind the guard; scales behind the Softmax; scores that something else reads.
 
 use crate::passes::pass;
 use crate::passes::recognize::heads::{self, SWAPPED, Together, repeated, widens};
