@@ -25,8 +25,6 @@ pub const OPSET: i64 = 21;
 pub struct ConvertOptions {
     /// Sizes, shapes and outputs that are fixed before anything else happens.
     pub interface: Wishes,
-    /// What the file is to be like.
-    pub file: onnxforge_convert::Options,
     /// How the file is verified.
     pub verification: Verification,
 }
@@ -119,7 +117,7 @@ pub fn convert_with(
         milliseconds: Times { legalize: since(start), ..Times::default() },
     };
     let start = Instant::now();
-    let artifact = match format.lower(&optimized.model, &options.file) {
+    let artifact = match format.lower(&optimized.model) {
         Ok(artifact) => artifact,
         Err(refusals) => {
             converted.refused = refusals.0;

@@ -19,19 +19,10 @@ use onnxforge_proto::blob::Blob;
 use onnxforge_proto::mmap::MappedFile;
 
 use crate::artifact::{Artifact, Part, Summary};
-use crate::format::{Layout, Options, Weights};
-use crate::refusal::{Refusal, Refusals};
+use crate::refusal::Refusals;
 
 /// The model as a file, once the passes of the target ran.
-pub fn lower(model: &Model, options: &Options) -> Result<Artifact, Refusals> {
-    if options.weights != Weights::Float32 {
-        let reason = "this format is written with weights of 32 bits alone";
-        return Err(Refusals(vec![Refusal::about("model", "weights", reason)]));
-    }
-    if options.layout != Layout::Keep {
-        let reason = "this format is written with inputs and outputs as they are in the model alone";
-        return Err(Refusals(vec![Refusal::about("model", "layout", reason)]));
-    }
+pub fn lower(model: &Model) -> Result<Artifact, Refusals> {
     let graph = write::write(model)?;
     let mut summary = Summary::default();
     for operator in &graph.operators {

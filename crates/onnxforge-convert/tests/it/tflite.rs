@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use onnxforge_convert::{Format, Layout, Options, Refusals, Weights, tflite};
+use onnxforge_convert::{Format, Refusals, tflite};
 use onnxforge_ir::io::load_bytes;
 use onnxforge_ir::{Model, text};
 use onnxforge_ops::eval::sample::{self, sample};
@@ -36,7 +36,7 @@ fn legalized(model: &Model) -> Model {
 }
 
 pub fn converted(model: &Model) -> Result<Vec<u8>, Refusals> {
-    let artifact = Format::TfLite.lower(&legalized(model), &Options::default())?;
+    let artifact = Format::TfLite.lower(&legalized(model))?;
     assert_eq!(artifact.parts.len(), 1);
     Ok(bytes(&artifact.parts[0].pieces))
 }
@@ -216,17 +216,6 @@ fn what_has_no_place_is_listed() {
     );
     let found = refused("g (string[2] s) => (string[2] t) { t = Identity(s) }");
     assert_eq!(found[0], ("input".to_owned(), "there are no tensors of string".to_owned()));
-}
-
-#[test]
-fn wishes_that_are_not_granted_are_refused() {
-    let model = legalized(&model("g (float[N,3] x) => (float[N,3] y) { y = Tanh(x) }"));
-    let halves = Options { weights: Weights::Float16, ..Options::default() };
-    let last = Options { layout: Layout::Nhwc, ..Options::default() };
-    for options in [halves, last] {
-        let refusals = Format::TfLite.lower(&model, &options).expect_err("a wish");
-        assert_eq!(refusals.0.len(), 1);
-    }
 }
 
 #[test]
