@@ -50,11 +50,6 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Bytes so far, which is where the last of them lies seen from the end.
-    pub fn len(&self) -> u64 {
-        self.len
-    }
-
     fn push(&mut self, bytes: &[u8]) {
         self.reversed.extend(bytes.iter().rev());
         self.len += bytes.len() as u64;
