@@ -11,6 +11,7 @@ every family (gpt2, llama, ...) or for those that are named, with both exporters
     bare       the same without a mask: only ids and the cache
     one        the batch is fixed to 1 inside although the inputs call it `batch`
     unnamed    as `cached`, with the names of dimensions that the exporter makes
+    merged     the first step without a cache and those with one, as branches of an If (Optimum's merged decoders)
 
 Batch, length of the cache and number of new tokens are dynamic. Each file then runs in ONNX Runtime with an empty and a
 filled cache, with one and with two sequences. OUT/exports.json lists what was written, at which sizes it runs, and what
@@ -36,6 +37,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import numpy as np
 import onnx
+import onnx.compose
 import onnxruntime
 import torch
 import transformers
@@ -43,7 +45,8 @@ from torch import nn
 from transformers import DynamicCache, EncoderDecoderCache
 
 EXPORTERS = ("dynamo", "script")
-VARIANTS = ("cached", "positions", "bare", "one", "unnamed")
+VARIANTS = ("cached", "positions", "bare", "one", "unnamed", "merged")
+BRANCH = "use_cache_branch"
 SEED = 5
 LAYERS, HEADS, HIDDEN, VOCABULARY, LONGEST = 2, 4, 64, 96, 64
 # Sizes that differ from each other and from everything fixed, so that no exporter takes two for one.
@@ -174,7 +177,10 @@ class Flat(nn.Module):
             names.append("attention_mask" if not family.crosses else "decoder_attention_mask")
         if variant == "positions":
             names.append("position_ids")
-        names += own
+        if variant == "merged" and family.crosses:
+            raise Impossible("the first step needs the encoder's states")
+        # The first branch of `merged`.
+        names += own if variant != "first" else []
         if family.crosses:
             names += [name.replace(".key", ".encoder.key").replace(".value", ".encoder.value") for name in own]
         self.names = names
@@ -230,7 +236,15 @@ def example(model: Flat, at: Sizes, seed: int = 0) -> dict[str, np.ndarray]:
             values[name] = np.broadcast_to(np.arange(at["past"], at["total"]), shape).astype(np.int64)
         else:
             values[name] = random.integers(3, VOCABULARY, size=shape)
+    if model.variant == "merged":
+        values[BRANCH] = np.array([at["past"] > 0])
     return values
+
+
+def tensors(model: Flat, at: Sizes) -> tuple[torch.Tensor, ...]:
+    """What PyTorch's model takes of the example."""
+    values = example(model, at)
+    return tuple(torch.from_numpy(values[name]) for name in model.names)
 
 
 @contextlib.contextmanager
@@ -242,9 +256,10 @@ def quiet() -> Iterator[None]:
         yield
 
 
-def by_dynamo(model: Flat, path: Path, external: bool = False, declare: bool = True) -> None:
+def by_dynamo(model: Flat, path: Path, external: bool = False) -> None:
     fixed = {"batch": 1} if model.variant == "one" else {}
-    tensors = tuple(torch.from_numpy(value) for value in example(model, {**sizes(), **fixed}).values())
+    if model.variant == "merged":
+        raise Impossible("Optimum merges what the other exporter writes")
     # Which dimensions are equal is for the exporter to find.
     dynamic = tuple(
         {
@@ -254,7 +269,8 @@ def by_dynamo(model: Flat, path: Path, external: bool = False, declare: bool = T
         }
         for name in model.names
     )
-    program = torch.export.export(model, tensors, dynamic_shapes=(dynamic,), strict=False)
+    given = tensors(model, {**sizes(), **fixed})
+    program = torch.export.export(model, given, dynamic_shapes=(dynamic,), strict=False)
     torch.onnx.export(
         program,
         (),
@@ -265,13 +281,12 @@ def by_dynamo(model: Flat, path: Path, external: bool = False, declare: bool = T
         input_names=model.names,
         output_names=model.results,
     )
-    if declare and model.variant != "unnamed":
+    if model.variant != "unnamed":
         declared(model, path)
 
 
 def by_script(model: Flat, path: Path) -> None:
     fixed = {"batch": 1} if model.variant == "one" else {}
-    tensors = tuple(torch.from_numpy(value) for value in example(model, {**sizes(), **fixed}).values())
     named = {
         name: {axis: dim for axis, dim in enumerate(model.shape(name)) if isinstance(dim, str)} for name in model.names
     }
@@ -281,7 +296,7 @@ def by_script(model: Flat, path: Path) -> None:
         dynamic = {name: list(axes) for name, axes in dynamic.items()}
     torch.onnx.export(
         model,
-        tensors,
+        tensors(model, {**sizes(), **fixed}),
         str(path),
         dynamo=False,
         verbose=False,
@@ -291,11 +306,42 @@ def by_script(model: Flat, path: Path) -> None:
         output_names=model.results,
         dynamic_axes=dynamic,
     )
+    if model.variant == "merged":
+        first = Flat(model.family, "first").eval()
+        other = path.with_suffix(".first")
+        by_script(first, other)
+        onnx.save(merged(onnx.load(path), onnx.load(other)), path)
+        other.unlink()
+
+
+def merged(later: onnx.ModelProto, first: onnx.ModelProto) -> onnx.ModelProto:
+    """One model of two: an If takes the first where there is no cache. Weights that both have are in it once."""
+    outputs = [onnx.ValueInfoProto.FromString(port.SerializeToString()) for port in later.graph.output]
+    inputs = [onnx.ValueInfoProto.FromString(port.SerializeToString()) for port in later.graph.input]
+    shared: dict[tuple[Any, ...], str] = {}
+    weights, branches = [], []
+    for prefix, model in (("later.", later), ("first.", first)):
+        graph = onnx.compose.add_prefix_graph(model.graph, prefix, rename_inputs=False)
+        names = {}
+        for weight in graph.initializer:
+            key = (weight.data_type, tuple(weight.dims), onnx.numpy_helper.to_array(weight).tobytes())
+            if key not in shared:
+                weights.append(weight)
+            names[weight.name] = shared.setdefault(key, weight.name)
+        for node in graph.node:
+            node.input[:] = [names.get(name, name) for name in node.input]
+        branches.append(onnx.helper.make_graph(graph.node, prefix, [], graph.output))
+    choice = onnx.helper.make_node(
+        "If", [BRANCH], [port.name for port in outputs], then_branch=branches[0], else_branch=branches[1]
+    )
+    inputs.append(onnx.helper.make_tensor_value_info(BRANCH, onnx.TensorProto.BOOL, [1]))
+    graph = onnx.helper.make_graph([choice], "merged", inputs, outputs, weights)
+    return onnx.helper.make_model(graph, opset_imports=later.opset_import, ir_version=later.ir_version)
 
 
 def declared(model: Flat, path: Path) -> None:
     """Gives dimensions of the inputs the names of `shape`, in place of the exporter's own."""
-    loaded = onnx.load(path)
+    loaded = onnx.load(path, load_external_data=False)
     inputs = {port.name: port.type.tensor_type.shape.dim for port in loaded.graph.input}
     names: dict[str, str] = {}
     for name in model.names:
@@ -333,7 +379,7 @@ def runs(model: Flat, path: Path) -> dict[str, str]:
             continue
         try:
             with torch.no_grad():
-                wanted = model(*(torch.from_numpy(value) for value in values.values()))
+                wanted = model(*(torch.from_numpy(values[name]) for name in model.names))
         except RuntimeError as error:
             found[key] = f"runs, where PyTorch does not: {str(error).splitlines()[0][:200]}"
             continue

@@ -32,23 +32,23 @@ import transformers
 sys.path.append(str(Path(__file__).parents[2] / "scripts"))
 import export_decoders
 
-HEADS, CACHED_HEADS, HEAD, HIDDEN = 32, 8, 64, 2048
+HEADS, CACHED_HEADS, HEAD, HIDDEN, THETA = 32, 8, 64, 2048, 500000.0
 
 
 def llama(layers: int, words: int) -> export_decoders.Family:
     options = {
         **{"vocab_size": words, "hidden_size": HIDDEN, "intermediate_size": 8192, "num_hidden_layers": layers},
         **{"num_attention_heads": HEADS, "num_key_value_heads": CACHED_HEADS, "head_dim": HEAD},
-        **{"max_position_embeddings": 4096, "tie_word_embeddings": True, "rope_theta": 500000.0},
+        **{"max_position_embeddings": 4096, "tie_word_embeddings": True, "rope_theta": THETA},
         **{"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0},
     }
     return export_decoders.Family("LlamaConfig", "LlamaForCausalLM", options, CACHED_HEADS, HEAD, layers)
 
 
-def session_options() -> onnxruntime.SessionOptions:
+def session_options(threads: int = 2) -> onnxruntime.SessionOptions:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
-    options.intra_op_num_threads = 2
+    options.intra_op_num_threads = threads
     # Threads of other sessions must not take time from the one that runs.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     return options
@@ -82,10 +82,12 @@ def models(folder: Path, arguments: argparse.Namespace) -> dict[str, Path]:
         with export_decoders.quiet():
             # Both models get the same weights.
             decoder.model.save_pretrained(folder / "weights")
-            # The builder wants some tokenizer.
+            # The builder looks for the base of the rotation where it was before transformers 5, and wants some tokenizer.
+            config = json.loads((folder / "weights" / "config.json").read_text())
+            (folder / "weights" / "config.json").write_text(json.dumps(config | {"rope_theta": THETA}))
             words = tokenizers.Tokenizer(tokenizers.models.WordLevel({"a": 0}, unk_token="a"))
             transformers.PreTrainedTokenizerFast(tokenizer_object=words).save_pretrained(folder / "weights")
-            export_decoders.by_dynamo(decoder, export, external=True, declare=False)
+            export_decoders.by_dynamo(decoder, export, external=True)
     if not (folder / "offline.onnx").exists():
         offline(export, folder / "offline.onnx")
     command = [arguments.onnxforge, "optimize", export, "-o", ours, "--target", "ort", "--opset", arguments.opset]
@@ -101,7 +103,8 @@ def feeds(session: onnxruntime.InferenceSession, context: int) -> dict[str, np.n
     """One token after a context of so many: names are those of all the models."""
     random = np.random.default_rng(0)
     values = {}
-    for port in session.get_inputs():
+    # The models list their inputs in different orders.
+    for port in sorted(session.get_inputs(), key=lambda port: port.name):
         if port.name.startswith("past"):
             shape = (1, CACHED_HEADS, context, HEAD)
             values[port.name] = random.standard_normal(shape, dtype=np.float32)
@@ -114,15 +117,17 @@ def feeds(session: onnxruntime.InferenceSession, context: int) -> dict[str, np.n
     return values
 
 
-def measure(found: dict[str, Path], contexts: list[int], rounds: int) -> dict[int, dict[str, float]]:
+def measure(found: dict[str, Path], arguments: argparse.Namespace) -> dict[int, dict[str, float]]:
     """The median time of each model at each context, in one session of each."""
+    clock = time.process_time if arguments.processor else time.perf_counter
+    options = session_options(arguments.threads)
     sessions = {
-        name: onnxruntime.InferenceSession(str(path), session_options(), providers=["CPUExecutionProvider"])
+        name: onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
         for name, path in found.items()
     }
     names = list(sessions)
     medians = {}
-    for context in contexts:
+    for context in arguments.contexts:
         given = {name: feeds(session, context) for name, session in sessions.items()}
         times: dict[str, list[float]] = {name: [] for name in names}
         results = {name: session.run(None, given[name])[0] for name, session in sessions.items()}
@@ -131,12 +136,12 @@ def measure(found: dict[str, Path], contexts: list[int], rounds: int) -> dict[in
             off = np.abs(result - results["export"]).max() / scale
             if not off < 1e-4:
                 raise SystemExit(f"{name} differs by {off:.1e} at a context of {context}")
-        for turn in range(rounds):
+        for turn in range(arguments.rounds):
             first = turn % len(names)
             for name in itertools.chain(names[first:], names[:first]):
-                start = time.perf_counter()
+                start = clock()
                 sessions[name].run(None, given[name])
-                times[name].append((time.perf_counter() - start) * 1e3)
+                times[name].append((clock() - start) * 1e3)
         medians[context] = {name: statistics.median(column) for name, column in times.items()}
     del sessions
     gc.collect()
@@ -151,6 +156,8 @@ def main() -> None:
     parser.add_argument("--contexts", type=int, nargs="*", default=[128, 1024])
     parser.add_argument("--sessions", type=int, default=6)
     parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--processor", action="store_true", help="the processor's time, for machines that are not idle")
     parser.add_argument("--opset", default="23")
     parser.add_argument("--options", nargs=argparse.REMAINDER, default=[], help="more options for `optimize`")
     parser.add_argument("--keep", type=Path, help="where models are kept, and found again")
@@ -158,10 +165,15 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         found = models(arguments.keep or Path(scratch), arguments)
         counts = {name: len(onnx.load(path, load_external_data=False).graph.node) for name, path in found.items()}
-        observed = [measure(found, arguments.contexts, arguments.rounds) for _ in range(arguments.sessions)]
+        observed = []
+        for number in range(arguments.sessions):
+            observed.append(measure(found, arguments))
+            print(f"session {number + 1}: {json.dumps(observed[-1])}", file=sys.stderr, flush=True)
     print("| context | " + " | ".join(f"{name} ({count} nodes), ms" for name, count in counts.items()), end=" | ")
-    print(" | ".join(f"speed of {name}" for name in list(counts)[1:]) + " |")
-    print("|---" * (len(counts) * 2) + "|")
+    speeds = [f"speed of {name}" for name in list(counts)[1:]]
+    speeds += ["speed of ours beside the builder's"] if "builder" in counts else []
+    print(" | ".join(speeds) + " |")
+    print("|---" * (1 + len(counts) + len(speeds)) + "|")
     for context in arguments.contexts:
         times = {name: statistics.median(one[context][name] for one in observed) for name in counts}
         cells = [f"{time:.1f}" for time in times.values()]
@@ -170,9 +182,8 @@ def main() -> None:
             cells.append(f"{statistics.median(speeds):.3f} [{min(speeds):.3f}, {max(speeds):.3f}]")
         if "builder" in counts:
             beside = [one[context]["builder"] / one[context]["ours"] for one in observed]
-            print(f"ours beside the builder: {statistics.median(beside):.3f} [{min(beside):.3f}, {max(beside):.3f}]", file=sys.stderr)
+            cells.append(f"{statistics.median(beside):.3f} [{min(beside):.3f}, {max(beside):.3f}]")
         print(f"| {context} | " + " | ".join(cells) + " |", flush=True)
-    print(json.dumps(observed), file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -19,8 +19,31 @@ CASES = [
     ("gpt2", "dynamo", "cached"),
     ("llama", "dynamo", "one"),
     ("llama", "script", "one"),
+    ("llama", "script", "merged"),
+    ("qwen3", "dynamo", "positions"),
+    ("gemma3", "script", "cached"),
+    ("falcon", "dynamo", "cached"),
     ("t5", "script", "cached"),
 ]
+
+
+def attention(graph: onnx.GraphProto) -> list[bool]:
+    """Whether each Attention of a graph, branches included, appends to a cache; no attention is spelled out beside them."""
+    found = []
+    for node in graph.node:
+        assert node.op_type != "Softmax"
+        if node.op_type == "Attention":
+            found.append(len(node.input) > 4)
+        for attribute in node.attribute:
+            found += attention(attribute.g) if attribute.HasField("g") else []
+    return sorted(found)
+
+
+def expected_attention(family: str, variant: str) -> list[bool]:
+    """One with the cache for each layer; one without it for states of an encoder, or in the branch of the first step."""
+    layers = export_decoders.FAMILIES[family].layers
+    without = export_decoders.FAMILIES[family].crosses or variant == "merged"
+    return [False] * (layers * without) + [True] * layers
 
 
 @pytest.mark.parametrize(("family", "exporter", "variant"), CASES)
@@ -35,6 +58,8 @@ def test_caches_are_compared_empty_and_filled(family: str, exporter: str, varian
         assert compared is not None and compared["verdict"] in ("identical", "rounding")
         pasts = [int(past) for sizes in compared["sizes"] for past in re.findall(r"\bpast=(\d+)", sizes)]
         assert min(pasts) == 0 and max(pasts) > 0, compared["sizes"]
+        if opset == 23:
+            assert attention(onnx.load(made).graph) == expected_attention(family, variant)
         # The result runs wherever the file does, and gives the same.
         sessions = [truth.session(onnx.load(path)) for path in (given, made)]
         taken = {port.name for port in sessions[0].get_inputs()}

@@ -145,9 +145,26 @@ pub fn results(folder: &Path) -> Result<()> {
     step("results of other tools", &mut command)
 }
 
-/// Attention in ONNX Runtime, as three kinds of operators.
+/// Attention in ONNX Runtime, as three kinds of operators, without a cache and with one.
 pub fn attention() -> Result<()> {
-    step("three kinds of attention", &mut script(&python::environment()?, "attention_speed.py"))
+    let python = python::environment()?;
+    step("three kinds of attention", &mut script(&python, "attention_speed.py"))?;
+    step("three kinds of attention with a cache", &mut script(&python, "grouped_attention_speed.py"))
+}
+
+/// One token of a LLaMA with a cache: the export, ONNX Runtime's own optimization, ours, and what onnxruntime-genai's builder writes.
+pub fn decoding(arguments: &[String]) -> Result<()> {
+    let python = python::torch()?;
+    let mut command = Command::new(&python);
+    command.env("ORT_DYLIB_PATH", python::onnxruntime(&python)?).current_dir(root());
+    command.arg("tests/torch/decoding_speed.py").arg(build_cli(Profile::Dist)?).args(arguments);
+    step("one token with a cache", &mut command)
+}
+
+/// Products of a batch with weights, with all axes or as matrices.
+pub fn products() -> Result<()> {
+    let (cli, python) = tools()?;
+    step("two forms of products of a batch with weights", script(&python, "products_speed.py").arg(cli))
 }
 
 /// How many nodes ONNX Runtime runs, for models as they were and for what we make of them.

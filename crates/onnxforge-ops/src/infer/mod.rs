@@ -31,7 +31,8 @@ pub struct Options {
     /// input, or what it becomes by moving elements, is concatenated to something: a cache may start empty. Shapes that are computed for a Reshape often cannot
     /// be told without the assumption, because a 0 there means something else.
     pub may_be_empty: bool,
-    /// One name on several dimensions of inputs need not be one size. Without this, names are taken at their word.
+    /// One name on several dimensions of inputs need not be one size, and a size that the graph demands of one is a requirement, for whoever solves these.
+    /// Without this, names are taken at their word, and dimensions of which the graph demands a size have it.
     pub names_apart: bool,
     /// When inference has to have ended; nothing is known of what was not reached.
     pub deadline: Option<Instant>,

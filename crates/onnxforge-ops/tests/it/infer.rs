@@ -192,3 +192,48 @@ fn declarations_are_refined() {
     assert_eq!(declared("y"), "float[rows,columns]");
     assert_eq!(declared("x"), "float[batch,3]");
 }
+
+#[test]
+fn sizes_that_must_be_equal_are_one() {
+    // A mask whose sizes have names of their own: the second product runs for none but those of the scores.
+    let text = "g (float[B,4,S,8] q, bool[C,1,1,D] mask) => (float[] y)
+        <float low = {-1e9}, int64[1] open = {-1}, int64[1] two = {2}, int64[1] four = {4}> {
+            k = Transpose<perm = [0, 1, 3, 2]>(q)  s = MatMul(q, k)  w = Where(mask, s, low)  again = Where(mask, w, low)
+            sizes = Shape(again)  matrix = Slice(sizes, two, four)  flat = Concat<axis = 0>(open, matrix)  p = Reshape(again, flat)
+            own = Shape(q)  rows = Slice(own, two, four)  whole = Concat<axis = 0>(open, rows)  v = Reshape(q, whole)  y = MatMul(p, v)
+        }";
+    let model = model(&format!("{HEADER} {text}"));
+    let inference = Inference::of(&model);
+    assert_eq!(known(&model, &inference, "w"), "float[B,4,S,S]");
+    assert_eq!(known(&model, &inference, "again"), "float[B,4,S,S]");
+    assert_eq!(known(&model, &inference, "mask"), "bool[C,1,1,D]");
+}
+
+#[test]
+fn a_graph_demands_sizes_of_its_inputs() {
+    // Keys of one example follow a cache: it has one, too, and so has whatever else is said to have as many.
+    let cache = "y = Concat <axis = 2> (past, new)";
+    let text = |nodes: &str| {
+        model(&format!(
+            "{HEADER} g (float[batch, 2, P, 4] past, float[1, 2, S, 4] new, float[batch, 3] other, bool c) => (float[] y, float[] z) {{ {nodes} z = Relu (other) }}"
+        ))
+    };
+    let demanding = text(cache);
+    let inference = Inference::of(&demanding);
+    assert_eq!(known(&demanding, &inference, "past"), "float[1,2,P,4]");
+    assert_eq!(known(&demanding, &inference, "y"), "float[1,2,P + S,4]");
+    assert_eq!(known(&demanding, &inference, "z"), "float[1,3]");
+
+    // Nobody need run what no output depends on, or a branch that is not taken.
+    let idle = text("y = Identity (past)  w = Concat <axis = 2> (past, new)  v = Neg (w)");
+    assert_eq!(known(&idle, &Inference::of(&idle), "z"), "float[batch,3]");
+    let branch = text(
+        "y = If (c) <then_branch = t () => (a) { a = Concat <axis = 2> (past, new) }, else_branch = e () => (b) { b = Identity (past) }>",
+    );
+    assert_eq!(known(&branch, &Inference::of(&branch), "z"), "float[batch,3]");
+    // Names of dimensions that differ stay apart.
+    let apart = model(&format!(
+        "{HEADER} g (float[batch, 2] a, float[1, 2] b, float[other, 3] x) => (float[] y, float[] z) {{ y = Concat <axis = 1> (a, b)  z = Relu (x) }}"
+    ));
+    assert_eq!(known(&apart, &Inference::of(&apart), "z"), "float[other,3]");
+}
