@@ -4,8 +4,9 @@ A folder holds models, NAME.onnx, and beside each what a tool made of it, NAME.T
 default run, verified in the end; with the operator set of the other result where that is newer, and for ONNX Runtime where that calls operators
 of com.microsoft that the model did not. Nodes are those of the graph, its bodies, and of local functions at every call, but for Constant nodes.
 
-Where we have more nodes, there must be a reason: that the other result is wrong (ONNX Runtime gets other values from it, or does not load it), or one
-that peer_reasons.txt gives. Exits with 1 if a result of ours is wrong, a reason is missing, or a tool has fewer nodes on more than 3 % of its models.
+Where we have more nodes, there must be a reason: that the other result is wrong (ONNX Runtime gets other values from it, or does not load it, or onnx.checker
+refuses it but not the model), that the model itself is not valid, or one that peer_reasons.txt gives. Exits with 1 if a result of ours is wrong, a reason is missing,
+or a tool has fewer nodes, rightly, on more than 3 % of its models.
 
     python tests/python/peer_results.py BINARY FOLDER
 """
@@ -28,6 +29,7 @@ CONTRIB = "com.microsoft"
 # The most that results may differ, relative to the largest number of an output.
 TOLERANCE = {np.dtype(np.float16): 1e-2, np.dtype(np.float32): 1e-4, np.dtype(np.float64): 1e-9}
 BAR = 0.03
+SAID = {"other": "gives other values", "does not load": "does not load", "not valid": "is not valid"}
 
 
 def count(model):
@@ -91,6 +93,14 @@ def same(ours, theirs):
     return bool(np.all(distance <= tolerance * np.abs(theirs).max(initial=1)))
 
 
+def is_valid(path):
+    try:
+        onnx.checker.check_model(str(path), full_check=True)
+    except Exception:
+        return False
+    return True
+
+
 def negative(feeds):
     """The same inputs, with no float above 0."""
     floats = lambda array: isinstance(array, np.ndarray) and array.dtype in TOLERANCE
@@ -106,7 +116,10 @@ def compare(binary, given, candidates, folder):
         feeds = dict(np.load(inputs)) if inputs.exists() else {}
         trials = [(each, original.run(None, each)) for each in (feeds, negative(feeds))]
     except Exception:
-        return {}
+        accepts = {name: is_valid(path) for name, path in {"given": given, **candidates}.items()}
+        if not accepts.pop("given"):
+            return {"given": "not valid"}
+        return {name: "not valid" for name, accepted in accepts.items() if not accepted}
 
     def judge(path):
         try:
@@ -144,8 +157,10 @@ def reasons():
 
 
 def why(name, found, known):
+    if "given" in found["said"]:
+        return "WRONG: the model itself is not valid"
     if found["said"].get("theirs", "same") != "same":
-        return f"the other result is wrong: {found['said']['theirs']}"
+        return f"WRONG: the other result {SAID[found['said']['theirs']]}"
     return next((reason for pattern, reason in known if fnmatch.fnmatchcase(name, pattern)), None)
 
 
@@ -167,10 +182,10 @@ def main(binary, folder):
         fewer = sum(found["ours"] < found["theirs"] for _, found in taken)
         wrong = [name for name, found in taken if found["said"].get("ours", "same") != "same"]
         explained = {name: why(name, found, known) for name, found in more}
-        lost = [name for name in explained if not (explained[name] or "").startswith("the other result is wrong")]
+        lost = [name for name in explained if not (explained[name] or "").startswith("WRONG")]
         print(
             f"{tool}: {len(models)} models, {len(models) - len(taken)} refused; {fewer} with fewer nodes, "
-            f"{len(taken) - fewer - len(more)} with as many, {len(more)} with more ({len(more) - len(lost)} of them where the other result is wrong); "
+            f"{len(taken) - fewer - len(more)} with as many, {len(more)} with more ({len(more) - len(lost)} of them where the other result or the model is wrong); "
             f"{sum('ours' in found['said'] for _, found in taken)} compared, {len(wrong)} wrong"
         )
         for name, found in models:

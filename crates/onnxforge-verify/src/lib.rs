@@ -20,6 +20,7 @@ mod region;
 mod report;
 pub mod runtime;
 mod samples;
+mod side;
 mod steps;
 mod whole;
 

@@ -4,10 +4,11 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use crate::branches::{Branches, watched};
 use crate::compare::{self, Difference, Mismatch, compare};
-use crate::engine::{Engine, Ready};
+use crate::engine::Engine;
 use crate::judge::{FEW, Judged, said};
-use crate::report::{Kind, Moment, OutputReport, Report, Verdict, VerifyError, Which};
+use crate::report::{Kind, OutputReport, Report, Verdict, VerifyError, Which};
 use crate::samples::{Inputs, Samples};
+use crate::side::Side;
 use crate::steps::behind_steps;
 use crate::{Options, input_names, paired_outputs};
 use onnxforge_ir::dim::Dim;
@@ -19,43 +20,6 @@ use onnxforge_ops::infer::Inference;
 use onnxforge_proto::cancel::checkpoint;
 use onnxforge_proto::clock::Instant;
 use onnxforge_proto::progress::{Progress, Unit};
-
-/// One of the two models, and what runs it.
-struct Side<'m> {
-    which: Which,
-    /// The inputs that it takes.
-    takes: BTreeSet<String>,
-    run: Ready<'m>,
-    /// What inputs are called that have another name in the first model.
-    renamed: HashMap<String, String>,
-}
-
-impl<'m> Side<'m> {
-    fn new(which: Which, model: &'m Model, engine: Engine) -> Result<Self, VerifyError> {
-        let run = Self::opened(which, model, engine)?;
-        Ok(Self { which, takes: input_names(model, true), run, renamed: HashMap::new() })
-    }
-
-    fn opened(which: Which, model: &'m Model, engine: Engine) -> Result<Ready<'m>, VerifyError> {
-        let start = Instant::now();
-        let failed = |error| VerifyError::Run { which, when: Moment::Loading, error };
-        let opened = engine.open(model).map_err(failed)?;
-        tracing::debug!("the {which} model loaded in {:.1?} ({})", start.elapsed(), engine.name());
-        Ok(opened)
-    }
-
-    /// The outputs by name.
-    fn outputs(&mut self, inputs: &Inputs) -> Result<HashMap<String, Value>, VerifyError> {
-        let name = |name: &String| self.renamed.get(name).unwrap_or(name).clone();
-        let named = inputs.values.iter().map(|(input, value)| (name(input), value.clone()));
-        let taken = named.filter(|(name, _)| self.takes.contains(name)).collect();
-        let (which, sizes, start) = (self.which, &inputs.sizes, Instant::now());
-        let failed = |error| VerifyError::Run { which, when: Moment::Running(sizes.clone()), error };
-        let outputs = self.run.run(&taken).map_err(failed)?;
-        tracing::debug!("the {which} model ran in {:.1?} ({sizes})", start.elapsed());
-        Ok(outputs)
-    }
-}
 
 /// The outputs that have no elements at any sizes, as far as inference knows.
 fn always_empty(model: &Model) -> BTreeSet<String> {

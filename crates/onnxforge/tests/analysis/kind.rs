@@ -22,7 +22,10 @@ fn report(model: Model, options: Options) -> Report {
 /// A layer of attention that appends to the keys and values of earlier tokens.
 fn decoder() -> Model {
     let tensor = |name: &str, rows: usize, columns: usize| {
-        let numbers: Vec<String> = (0..rows * columns).map(|n| format!("0.{}", n * 7 % 10)).collect();
+        // Each has numbers of its own: equal ones would be one.
+        let first = name.bytes().map(usize::from).sum::<usize>();
+        let numbers: Vec<String> =
+            (0..rows * columns).map(|n| format!("0.{}", (first + n * 7) % 10)).collect();
         format!("float[{rows},{columns}] {name} = {{{}}}", numbers.join(","))
     };
     let weights = ["wq", "wk", "wv", "wo"].map(|name| tensor(name, 8, 8)).join(", ");

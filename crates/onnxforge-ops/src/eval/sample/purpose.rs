@@ -137,7 +137,7 @@ fn levels(model: &Model, inference: &Inference, id: ValueId, behind: usize) -> V
             let later = node.output(0).zip(behind.checked_sub(1));
             let later =
                 later.map(|(value, behind)| levels(model, inference, value, behind)).unwrap_or_default();
-            let is_moved = !(*node.op().name == *"Imputer");
+            let is_moved = *node.op().name != *"Imputer";
             let later = later.into_iter().map(|(column, level)| (column.filter(|_| !is_moved), level));
             own.map(|level| (None, level)).chain(later).collect()
         }

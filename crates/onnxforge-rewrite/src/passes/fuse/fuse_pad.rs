@@ -106,13 +106,14 @@ fn automatic(cx: &Cx<'_>, window: NodeId, rank: usize, before: bool) -> Result<V
     let (strides, dilations) = (call.ints_or("strides", ones())?, call.ints_or("dilations", ones())?);
     let (x, weights) = (cx.shape(cx.input(window, 0)?)?, cx.shape(cx.input(window, 1)?)?);
     let (mut begins, mut ends) = (Vec::new(), Vec::new());
-    for axis in 2..rank {
-        let kernel = weights.get(axis).and_then(Dim::as_const).ok_or_else(unknown)?;
+    let spatial = x.iter().zip(weights).skip(2).zip(strides.iter().zip(&dilations));
+    for ((size, kernel), steps) in spatial {
+        let kernel = kernel.as_const().ok_or_else(unknown)?;
         // With a stride of 1 every place is a centre, however many there are; runtimes differ about dilations.
-        let total = match (strides.get(axis - 2), dilations.get(axis - 2)) {
-            (Some(1), Some(1)) => kernel - 1,
-            (Some(&stride), Some(1)) if stride > 1 => {
-                let size = x[axis].as_const().ok_or_else(unknown)?;
+        let total = match steps {
+            (1, 1) => kernel - 1,
+            (&stride, 1) if stride > 1 => {
+                let size = size.as_const().ok_or_else(unknown)?;
                 let last = (size - 1).max(0) / stride * stride;
                 last.saturating_add(kernel).saturating_sub(size).max(0)
             }

@@ -8,7 +8,7 @@
 //! **Proof** Putting parts one after the other is associative, and a part of size 0 adds nothing. A part lies where the sizes of the parts before it end.
 //! **Trust** The sizes of the parts along the axis add up to the same in one step as in two, and the other axes are those of every part
 //! (`merge`, `whole`).
-//! **Never** along another axis; where the size of a part is not known to be 0, or sizes before a part are not known; places of several parts; a
+//! **Never** along another axis; another one that is read several times where that makes more than 64 parts; where the size of a part is not known to be 0, or sizes before a part are not known; places of several parts; a
 //! Concat that something else needs as well, unless one part is taken as it is; constants that a caller may override.
 
 use crate::passes::pass;
@@ -28,7 +28,7 @@ pass!(merge_concats {
 /// The longest vector that neighbouring constants become.
 const LONGEST: usize = 1024;
 /// The most parts of a Concat that reads another one several times: each such merge may double them.
-const MOST_REPEATED: usize = 1024;
+const MOST_REPEATED: usize = 64;
 
 static MERGE: At = At {
     name: "merge",
