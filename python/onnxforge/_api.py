@@ -153,8 +153,6 @@ def convert(
     model: Model,
     output: PathLike,
     *,
-    weights: Literal["float32", "float16"] = "float32",
-    layout: Literal["keep", "nhwc"] = "keep",
     set_dim: Optional[Mapping[str, int]] = None,
     set_shape: Optional[Mapping[str, Shape]] = None,
     verify: Literal["off", "final", "each"] = "final",
@@ -165,12 +163,10 @@ def convert(
     follow_links: bool = False,
     progress: Optional[ProgressCallback] = None,
 ) -> ConvertResult:
-    """Convert a model to TensorFlow Lite or Core ML, and compare what was written with it.
+    """Convert a model to TensorFlow Lite, and compare what was written with it.
 
     :param model: a path, bytes, an ``onnx.ModelProto`` or an ``onnx_ir.Model``.
-    :param output: where to write the result: a name that ends in ``.tflite`` or ``.mlpackage`` says which it is to be.
-    :param weights: ``float16`` stores floats of weights in 16 bits.
-    :param layout: ``nhwc`` gives images among inputs and outputs with their channels last.
+    :param output: where to write the result: a name that ends in ``.tflite``.
     :param set_dim: sizes of named dimensions of the inputs, from now on.
     :param set_shape: shapes of inputs, from now on.
     :param verify: ``off`` checks nothing.
@@ -185,8 +181,6 @@ def convert(
         "convert",
         model,
         output=os.fspath(output),
-        weights=weights,
-        layout=layout,
         set_dim=set_dim,
         set_shape=set_shape,
         verify=verify,

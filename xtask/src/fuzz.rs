@@ -29,7 +29,11 @@ pub fn run(target: &str, seconds: u64) -> Result<()> {
     let models = model_seeds()?;
     let mut failed = Vec::new();
     for name in chosen {
-        let seeds = if name == "text" { text_seeds(&models)? } else { models.clone() };
+        let seeds = match name {
+            "text" => text_seeds(&models)?,
+            "tflite" => tflite_seeds()?,
+            _ => models.clone(),
+        };
         if !fuzz(name, &built.join(name), &seeds, seconds)? {
             failed.push(name);
         }
@@ -117,6 +121,29 @@ fn text_seeds(models: &Path) -> Result<PathBuf> {
                 if printed.status.success() && printed.stdout.len() as u64 <= MAX_SEED {
                     std::fs::write(target, printed.stdout)?;
                 }
+            }
+        }
+    }
+    Ok(seeds)
+}
+
+/// A folder with files of TensorFlow Lite: what becomes of the small models of the repository.
+fn tflite_seeds() -> Result<PathBuf> {
+    let seeds = root().join("fuzz/corpus/seeds/tflite");
+    std::fs::create_dir_all(&seeds)?;
+    let cli = build_cli(Profile::Release)?;
+    for folder in ["examples", "tests/data"] {
+        for entry in std::fs::read_dir(root().join(folder))? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|ending| ending == "onnx") && path.metadata()?.len() <= MAX_SEED {
+                // What has no place in the format is no seed.
+                let target = seeds.join(path.file_stem().unwrap_or_default()).with_extension("tflite");
+                Command::new(&cli)
+                    .args(["-q", "convert", "--verify", "off"])
+                    .arg(path)
+                    .arg("-o")
+                    .arg(target)
+                    .output()?;
             }
         }
     }

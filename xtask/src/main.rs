@@ -129,6 +129,8 @@ enum Bench {
     },
     /// ONNX Runtime's time for attention: spelled out, as the standard operator, and as its own
     Attention,
+    /// Time of products of a batch with weights, as MatMul and Add or as Reshape, Gemm and Reshape, in each engine
+    Products,
     /// ONNX Runtime's time for one token of a LLaMA with a cache: the export, its own optimization, ours, and onnxruntime-genai's model
     Decoding {
         /// For the script: --layers 4, --contexts 128 1024, --keep FOLDER, ...
@@ -184,6 +186,7 @@ fn main() -> ExitCode {
         Task::Bench(Bench::Upgrade) => models::upgrade(),
         Task::Bench(Bench::Results { models }) => models::results(&models),
         Task::Bench(Bench::Attention) => models::attention(),
+        Task::Bench(Bench::Products) => models::products(),
         Task::Bench(Bench::Decoding { arguments }) => models::decoding(&arguments),
         Task::Bench(Bench::Transposes(options)) => models::transposes(&options),
         Task::Graphs { count, seed } => test::graphs(count, seed),

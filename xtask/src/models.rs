@@ -161,6 +161,12 @@ pub fn decoding(arguments: &[String]) -> Result<()> {
     step("one token with a cache", &mut command)
 }
 
+/// Products of a batch with weights, with all axes or as matrices.
+pub fn products() -> Result<()> {
+    let (cli, python) = tools()?;
+    step("two forms of products of a batch with weights", script(&python, "products_speed.py").arg(cli))
+}
+
 /// How many nodes ONNX Runtime runs, for models as they were and for what we make of them.
 pub fn census(options: &Options) -> Result<()> {
     let (cli, python) = tools()?;

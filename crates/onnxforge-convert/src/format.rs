@@ -6,7 +6,7 @@ use std::path::Path;
 
 use onnxforge_ir::Model;
 use onnxforge_ir::io::{LoadError, Source};
-use onnxforge_rewrite::passes::targets::{COREML_FILE, TFLITE_FILE, Target};
+use onnxforge_rewrite::passes::targets::{TFLITE_FILE, Target};
 use serde::Serialize;
 
 use crate::artifact::Artifact;
@@ -19,44 +19,11 @@ use crate::tflite;
 pub enum Format {
     /// TensorFlow Lite: `.tflite`.
     TfLite,
-    /// Core ML: `.mlpackage`.
-    CoreMl,
-}
-
-/// How floats of weights are stored.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Weights {
-    /// As they are.
-    #[default]
-    Float32,
-    /// In 16 bits; the runtime widens them when it loads the model.
-    Float16,
-}
-
-/// The layout of images among inputs and outputs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Layout {
-    /// As in the model.
-    #[default]
-    Keep,
-    /// Channels last.
-    Nhwc,
-}
-
-/// What can be wished for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Options {
-    /// How floats of weights are stored.
-    pub weights: Weights,
-    /// The layout of images among inputs and outputs.
-    pub layout: Layout,
 }
 
 /// A path from which no format follows.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the name of the result must end in .tflite or .mlpackage")]
+#[error("the name of the result must end in .tflite")]
 pub struct UnknownFormat;
 
 impl Format {
@@ -64,7 +31,6 @@ impl Format {
     pub fn of(path: &Path) -> Result<Self, UnknownFormat> {
         match path.extension().and_then(|extension| extension.to_str()) {
             Some("tflite") => Ok(Self::TfLite),
-            Some("mlpackage") => Ok(Self::CoreMl),
             _ => Err(UnknownFormat),
         }
     }
@@ -75,7 +41,6 @@ impl Format {
         let read = File::open(path).and_then(|mut file| file.read_exact(&mut start));
         match read {
             Ok(()) if tflite::is_one(&start) => Some(Self::TfLite),
-            _ if path.is_dir() && path.join("Manifest.json").is_file() => Some(Self::CoreMl),
             _ => None,
         }
     }
@@ -84,7 +49,6 @@ impl Format {
     pub fn name(self) -> &'static str {
         match self {
             Self::TfLite => "TensorFlow Lite",
-            Self::CoreMl => "Core ML",
         }
     }
 
@@ -92,17 +56,13 @@ impl Format {
     pub fn target(self) -> &'static Target {
         match self {
             Self::TfLite => &TFLITE_FILE,
-            Self::CoreMl => &COREML_FILE,
         }
     }
 
     /// The model in this format, ready to be written, once the passes of the [target](Self::target) ran.
-    pub fn lower(self, model: &Model, options: &Options) -> Result<Artifact, Refusals> {
+    pub fn lower(self, model: &Model) -> Result<Artifact, Refusals> {
         match self {
-            Self::TfLite => tflite::lower(model, options),
-            Self::CoreMl => {
-                Err(Refusals(vec![crate::Refusal::about("model", "the model", "there is no writer yet")]))
-            }
+            Self::TfLite => tflite::lower(model),
         }
     }
 
@@ -110,9 +70,6 @@ impl Format {
     pub fn open(self, path: &Path) -> Result<Source, LoadError> {
         match self {
             Self::TfLite => tflite::open(path),
-            Self::CoreMl => {
-                Err(LoadError::NotAModel { path: path.to_owned(), why: "there is no reader yet".to_owned() })
-            }
         }
     }
 }

@@ -10,5 +10,5 @@ pub mod refusal;
 pub mod tflite;
 
 pub use artifact::{Artifact, Part, Staged, Summary};
-pub use format::{Format, Layout, Options, UnknownFormat, Weights};
+pub use format::{Format, UnknownFormat};
 pub use refusal::{Refusal, Refusals};

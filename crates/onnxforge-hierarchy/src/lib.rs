@@ -12,6 +12,7 @@ mod exporter;
 pub mod extract;
 pub mod lineage;
 pub mod module;
+pub mod naming;
 pub mod origin;
 pub mod recorded;
 pub mod report;

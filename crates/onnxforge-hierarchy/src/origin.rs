@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, HashMap};
 use super::evidence::{Attribution, Certainty, Evidence};
 use super::exporter;
 use super::module::{ModuleId, ModuleTable};
+use super::naming::Naming;
 use super::recorded::Recorded;
-use super::scoped::{Resolver, scope};
+use super::scoped::Resolver;
 use super::store;
 use onnxforge_ir::{Def, Model, NodeId, ScopeId, ValueId};
 use onnxforge_ops::callee::Functions;
@@ -59,7 +60,7 @@ struct Ambiguous {
 impl Search<'_> {
     /// What files say of nodes themselves.
     fn told(&mut self, from_names: bool, recorded: Option<&Recorded>) {
-        let mut resolver = Resolver::new(self.table);
+        let mut resolver = Resolver::new(self.table, Naming::of(self.model));
         for (id, node) in self.model.nodes() {
             let stored = store::attribution(node, self.table);
             // A table that somebody brings may tell more than what was guessed without it.
@@ -83,7 +84,7 @@ impl Search<'_> {
     /// The module of the scope in a node's name. Where several could be meant, the owner of what the node reads decides, or else its neighbours
     /// will.
     fn scoped(&mut self, id: NodeId, resolver: &mut Resolver<'_>, from_names: bool) -> Option<Attribution> {
-        let scope = scope(self.model.node(id).name()?)?;
+        let scope = Naming::of(self.model).scope(self.model.node(id).name()?)?;
         let resolved = resolver.resolve(scope);
         if let Some(resolved) = resolved.filter(|resolved| resolved.certain) {
             // A table that was made of names proves nothing about them.
@@ -287,8 +288,9 @@ impl Search<'_> {
 
     /// Whether all that surrounds a node is known to belong to the model itself, and its name does not say otherwise.
     fn is_of_root(&self, id: NodeId) -> bool {
-        let elsewhere =
-            self.model.node(id).name().and_then(|name| scope(name)).is_some_and(|scope| !scope.is_empty());
+        let naming = Naming::of(self.model);
+        let scope = self.model.node(id).name().and_then(|name| naming.scope(name));
+        let elsewhere = scope.is_some_and(|scope| !scope.is_empty());
         let around = [self.makers(id), self.readers(id)].concat();
         let known = around.iter().filter_map(|node| self.found.get(node));
         let mut known =

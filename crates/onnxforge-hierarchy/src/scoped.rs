@@ -1,11 +1,15 @@
-//! Scopes in the names of nodes, which is all that PyTorch's older exporter leaves: `/encoder/layer.0/attention/MatMul`.
+//! Scopes in the names of nodes, which is all that some exporters leave: `/encoder/layer.0/attention/MatMul`.
 //!
-//! Each level of a name is the end of a module's path: its last part, and those before it while the part is a number. The second call of a
+//! PyTorch's older exporter begins with a slash. Each level of a name is the end of a module's path: its last part, and those before it while the part is a number. The second call of a
 //! module adds `_1`, the third `_2`. What a level leaves out (lists and dictionaries of modules are not called) the table of modules fills in.
+//!
+//! Names out of TensorFlow, as those of Keras' layers, have all levels of a path and no slash in front: `encoder_1/dense_2/Tensordot/MatMul`. Numbers that it adds are part of the name. Levels at the
+//! end that are functions of TensorFlow are no layers.
 
 use std::collections::HashMap;
 
 use super::module::{Module, ModuleId, ModuleTable};
+use super::naming::{Naming, without_call};
 use onnxforge_ir::Model;
 
 /// The end of a path that names are made of.
@@ -22,29 +26,15 @@ pub fn level_of(path: &str) -> &str {
     }
 }
 
-/// The scope in the name of a node: everything before the last level. `None` for names without one, or with more in it than any has.
-pub fn scope(name: &str) -> Option<&str> {
-    const LONGEST: usize = 1 << 12;
-    let (scope, _) = name.strip_prefix('/')?.rsplit_once('/').unwrap_or(("", ""));
-    (scope.len() <= LONGEST && scope.matches('/').count() < MOST_LEVELS).then_some(scope)
-}
-
-/// A scope with more levels is none.
-const MOST_LEVELS: usize = 1 << 7;
 /// A level that fits more modules tells nothing but that they lie in one.
 const MOST_MEANT: usize = 1 << 6;
 /// Names with more slashes in them are not put together again.
 const MOST_SLASHES: usize = 1 << 4;
 
-/// A level without the number of the call.
-fn without_call(level: &str) -> Option<&str> {
-    let (base, call) = level.rsplit_once('_')?;
-    (!base.is_empty() && !call.is_empty() && call.bytes().all(|byte| byte.is_ascii_digit())).then_some(base)
-}
-
 /// Finds the modules of scopes.
 pub struct Resolver<'t> {
     table: &'t ModuleTable,
+    naming: Naming,
     /// In the order of the table.
     by_level: HashMap<&'t str, Vec<ModuleId>>,
     /// Where those inside of each module end in the table.
@@ -65,8 +55,8 @@ pub struct Resolved {
 }
 
 impl<'t> Resolver<'t> {
-    /// For this table.
-    pub fn new(table: &'t ModuleTable) -> Self {
+    /// For this table, and names of this kind.
+    pub fn new(table: &'t ModuleTable, naming: Naming) -> Self {
         let mut by_level: HashMap<&str, Vec<ModuleId>> = HashMap::new();
         for (id, module) in table.iter().filter(|(_, module)| !module.path.is_empty()) {
             by_level.entry(level_of(&module.path)).or_default().push(id);
@@ -80,7 +70,7 @@ impl<'t> Resolver<'t> {
         }
         let slashes = by_level.keys().map(|level| level.matches('/').count()).max().unwrap_or(0);
         let slashes = slashes.min(MOST_SLASHES);
-        Self { table, by_level, ends, slashes, known: HashMap::new(), known_inside: HashMap::new() }
+        Self { table, naming, by_level, ends, slashes, known: HashMap::new(), known_inside: HashMap::new() }
     }
 
     /// The module that a scope means; `None` where the table knows nothing of it.
@@ -93,10 +83,15 @@ impl<'t> Resolver<'t> {
         found
     }
 
+    /// The level of which this one is a later call.
+    fn called<'l>(&self, level: &'l str) -> Option<&'l str> {
+        without_call(level).filter(|_| self.naming == Naming::Torch)
+    }
+
     /// All modules whose names end as the scope does, in the order of the table.
     pub fn fitting(&self, scope: &str) -> Vec<ModuleId> {
         let ends = scope.match_indices('/').rev().take(MOST_SLASHES).map(|(at, _)| at + 1).chain([0]);
-        let ends = ends.filter_map(|at| scope.get(at..)).flat_map(|level| [Some(level), without_call(level)]);
+        let ends = ends.filter_map(|at| scope.get(at..)).flat_map(|level| [Some(level), self.called(level)]);
         let found = ends.flatten().filter_map(|level| self.by_level.get(level)).flatten();
         let mut found: Vec<ModuleId> = found.copied().take(MOST_MEANT).collect();
         found.sort();
@@ -133,10 +128,10 @@ impl<'t> Resolver<'t> {
     /// The modules that a level may mean inside of a module.
     fn step(&mut self, from: Resolved, level: &str) -> Vec<Resolved> {
         let plain = self.nearest(from.module, level);
-        let called = without_call(level).map(|base| self.nearest(from.module, base)).unwrap_or_default();
+        let called = self.called(level).map(|base| self.nearest(from.module, base)).unwrap_or_default();
         let is_level = |id: &ModuleId| {
             let own = level_of(&self.table.get(*id).path);
-            own == level || Some(own) == without_call(level)
+            own == level || Some(own) == self.called(level)
         };
         let certain =
             from.certain && plain.len() + called.len() == 1 && plain.iter().chain(&called).all(is_level);
@@ -146,7 +141,7 @@ impl<'t> Resolver<'t> {
         }
         // A module that is called by another one than that which holds it.
         let elsewhere = |level: &str| self.by_level.get(level).filter(|found| found.len() == 1);
-        let found = elsewhere(level).or_else(|| elsewhere(without_call(level)?));
+        let found = elsewhere(level).or_else(|| elsewhere(self.called(level)?));
         found.into_iter().flatten().map(|&module| Resolved { module, certain: false }).collect()
     }
 
@@ -174,8 +169,10 @@ impl<'t> Resolver<'t> {
 
 /// How many nodes have names whose scopes end like the path of no module: they belong to another model's table.
 pub fn strangers(model: &Model, table: &ModuleTable) -> usize {
-    let resolver = Resolver::new(table);
-    let scopes = model.nodes().filter_map(|(_, node)| scope(node.name()?)).filter(|scope| !scope.is_empty());
+    let naming = Naming::of(model);
+    let resolver = Resolver::new(table, naming);
+    let scopes =
+        model.nodes().filter_map(|(_, node)| naming.scope(node.name()?)).filter(|scope| !scope.is_empty());
     scopes.filter(|scope| resolver.fitting(scope).is_empty()).count()
 }
 
@@ -189,8 +186,9 @@ pub fn modules(model: &Model) -> Vec<Module> {
             found.len() - 1
         })
     };
+    let naming = Naming::of(model);
     for (_, node) in model.nodes() {
-        let Some(scope) = node.name().and_then(|name| scope(name)) else { continue };
+        let Some(scope) = node.name().and_then(|name| naming.scope(name)) else { continue };
         let mut path = String::new();
         for level in scope.split('/').filter(|level| !level.is_empty()) {
             path = beneath(&path, level);
@@ -236,7 +234,7 @@ mod tests {
     }
 
     fn resolved(table: &ModuleTable, name: &str) -> Option<(String, bool)> {
-        let found = Resolver::new(table).resolve(scope(name)?)?;
+        let found = Resolver::new(table, Naming::Torch).resolve(Naming::Torch.scope(name)?)?;
         Some((table.get(found.module).path.to_string(), found.certain))
     }
 
@@ -292,7 +290,7 @@ mod tests {
     fn what_a_scope_could_mean() {
         let table = table(&["d1", "d1.a", "d1.a.l", "d1.x/y", "d2", "d2.a", "d2.a.l", "proj", "proj_1"]);
         let fitting = |scope: &str| -> Vec<String> {
-            let found = Resolver::new(&table).fitting(scope);
+            let found = Resolver::new(&table, Naming::Torch).fitting(scope);
             found.into_iter().map(|id| table.get(id).path.to_string()).collect()
         };
         assert_eq!(fitting("a/l_1"), ["d1.a.l", "d2.a.l"]);
@@ -313,8 +311,27 @@ mod tests {
 
     #[test]
     fn names_that_are_no_scopes() {
+        let scope = |name| Naming::Torch.scope(name);
         assert_eq!((scope("/a/b/Conv"), scope("/Conv"), scope("Conv")), (Some("a/b"), Some(""), None));
         assert_eq!((scope(&"/a".repeat(1000)), scope(&format!("/{}/Conv", "a".repeat(5000)))), (None, None));
+    }
+
+    #[test]
+    fn names_out_of_tensorflow() {
+        let scope = |name| Naming::TensorFlow.scope(name);
+        assert_eq!(scope("net_1/dense_2/MatMul"), Some("net_1/dense_2"));
+        assert_eq!(scope("net_1/dense_2/Tensordot_1/Reshape__12"), Some("net_1/dense_2"));
+        assert_eq!(scope("net_1/norm/moments/SquaredDifference/x"), Some("net_1/norm"));
+        // A layer may be called as a function is, where it stands alone.
+        assert_eq!(
+            (scope("einsum/Einsum"), scope("Transpose__7"), scope("Relu")),
+            (Some("einsum"), None, None)
+        );
+        let table = table(&["net", "net.conv", "net.conv_1"]);
+        let mut resolver = Resolver::new(&table, Naming::TensorFlow);
+        let found = resolver.resolve("net/conv_1").unwrap();
+        assert_eq!((&*table.get(found.module).path, found.certain), ("net.conv_1", true));
+        assert_eq!(resolver.fitting("net/conv_1").len(), 1);
     }
 
     #[test]

@@ -26,12 +26,14 @@ mod mono;
 mod parse;
 mod print;
 mod require;
+mod solve;
 mod symbols;
 #[cfg(test)]
 mod tests;
 
 use mono::{Atom, Extreme, Mono, UNIT};
 pub use require::Requirement;
+pub use solve::Solution;
 pub use symbols::{Symbol, Symbols};
 
 /// Most terms in one sum.

@@ -142,9 +142,14 @@ impl<'a> Infer<'a> {
 
     /// The dimension that results when two axes are broadcast together.
     pub fn broadcast_dim(&mut self, a: &Dim, b: &Dim) -> Result<Dim, OpError> {
-        self.symbols.require(Requirement::Broadcast(a.clone(), b.clone()));
+        if a == b {
+            return Ok(a.clone());
+        }
+        let [a_fits, b_fits] = [a, b].map(|dim| !dim.provably_different(&Dim::ONE, self.symbols));
+        // Two of which neither is 1 are the same.
+        let requirement = if a_fits || b_fits { Requirement::Broadcast } else { Requirement::Equal };
+        self.symbols.require(requirement(a.clone(), b.clone()));
         Ok(match (a.as_const(), b.as_const()) {
-            _ if a == b => a.clone(),
             (Some(1), _) => b.clone(),
             (_, Some(1)) => a.clone(),
             (Some(x), Some(y)) => return invalid(format!("dimensions {x} and {y} do not broadcast")),
@@ -152,12 +157,12 @@ impl<'a> Infer<'a> {
             (Some(_), None) => a.clone(),
             (None, Some(_)) => b.clone(),
             // One that cannot be 1 stays, for the same reason.
-            (None, None) if a.provably_different(&Dim::ONE, self.symbols) => a.clone(),
-            (None, None) if b.provably_different(&Dim::ONE, self.symbols) => b.clone(),
+            (None, None) if !a_fits => a.clone(),
+            (None, None) if !b_fits => b.clone(),
             // One that is the other cut short, such as min(n, 512) beside n, is the same or 1.
             (None, None) if self.is_cut_short(a, b) => b.clone(),
             (None, None) if self.is_cut_short(b, a) => a.clone(),
-            (None, None) => self.fresh(),
+            (None, None) => self.symbols.join(a, b),
         })
     }
 

@@ -8,15 +8,14 @@ use onnxforge_ir::io::{SaveError, require_folder};
 use onnxforge_proto::clock::Instant;
 use onnxforge_proto::progress::{Progress, Silent};
 use onnxforge_rewrite::interface::{self, Wishes};
-use onnxforge_rewrite::upgrade::upgrade;
 use onnxforge_verify::guard::{self, When};
 use onnxforge_verify::{self as verify, Report as Comparison, Verdict, VerifyError, Which};
 use serde::Serialize;
 
-use crate::Error;
 use crate::loading::load_valid;
 use crate::optimize::{Options, Verification, optimize_with};
 use crate::selection::Selection;
+use crate::{Error, Opset};
 
 /// The version of the standard operators that legalization and writers know; models of older ones are converted first.
 pub const OPSET: i64 = 21;
@@ -26,8 +25,6 @@ pub const OPSET: i64 = 21;
 pub struct ConvertOptions {
     /// Sizes, shapes and outputs that are fixed before anything else happens.
     pub interface: Wishes,
-    /// What the file is to be like.
-    pub file: onnxforge_convert::Options,
     /// How the file is verified.
     pub verification: Verification,
 }
@@ -85,7 +82,7 @@ pub fn convert(model: Model, path: impl AsRef<Path>, options: &ConvertOptions) -
 
 /// The same, with somebody who hears about progress.
 pub fn convert_with(
-    mut model: Model,
+    model: Model,
     path: &Path,
     options: &ConvertOptions,
     progress: &dyn Progress,
@@ -94,13 +91,14 @@ pub fn convert_with(
     require_folder(path)?;
     let is_checked = options.verification.when != When::Off;
     let start = Instant::now();
-    interface::apply(&mut model, &options.interface)?;
-    let mut checks = options.verification.checks(&model)?;
-    if model.opset(model.main(), "").is_some_and(|opset| opset < OPSET) {
-        upgrade(&mut model, OPSET)?;
-    }
+    let mut original = model.clone();
+    interface::apply(&mut original, &options.interface)?;
+    let mut checks = options.verification.checks(&original)?;
+    let is_old = model.opset(model.main(), "").is_some_and(|opset| opset < OPSET);
     let when = if is_checked { When::Local } else { When::Off };
     let legalization = Options {
+        interface: options.interface.clone(),
+        opset: if is_old { Opset::Version(OPSET) } else { Opset::Keep },
         passes: Selection { target: format.target(), ..Selection::default() },
         verification: Verification { when, ..options.verification.clone() },
         ..Options::default()
@@ -119,7 +117,7 @@ pub fn convert_with(
         milliseconds: Times { legalize: since(start), ..Times::default() },
     };
     let start = Instant::now();
-    let artifact = match format.lower(&optimized.model, &options.file) {
+    let artifact = match format.lower(&optimized.model) {
         Ok(artifact) => artifact,
         Err(refusals) => {
             converted.refused = refusals.0;

@@ -66,7 +66,7 @@ pub(super) static KINDS: &[Kind] = &[
         on: On::Tidied,
         passes: &[&fuse::fuse_layer_norm::PASS],
         otherwise: "the pass made something else of it",
-        find: Find::Rules(&fuse::fuse_layer_norm::PASS, &["core"], Left::Counts),
+        find: Find::Rules(&fuse::fuse_layer_norm::PASS, &["core", "affine"], Left::Counts),
     },
     Kind {
         id: "rms_norm_operators",

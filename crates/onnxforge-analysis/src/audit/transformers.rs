@@ -29,6 +29,14 @@ pub(super) static KINDS: &[Kind] = &[
         }),
     },
     Kind {
+        id: "qkv_products",
+        text: "Three products of one value with weights, of which heads are made, that could be one",
+        on: On::Tidied,
+        passes: &[&fuse::fuse_attention_qkv::PASS],
+        otherwise: "something else was made of one of the products",
+        find: Find::Rules(&fuse::fuse_attention_qkv::PASS, &[], Left::Counts),
+    },
+    Kind {
         id: "attention_scales",
         text: "Factors of scores: queries, keys or their product, times or divided by one number",
         on: On::Tidied,

@@ -4,7 +4,6 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use comfy_table::Cell;
-use onnxforge::formats::{Layout, Options, Weights};
 use onnxforge::interface::Wishes;
 use onnxforge::verify::Verdict as Said;
 use onnxforge::{ConvertOptions, Converted, convert_with};
@@ -16,23 +15,17 @@ use crate::failure::{Failure, Verdict};
 use crate::files::{WrittenFile, show_files};
 use crate::output::{Output, bytes, grouped, number, table};
 
-/// Convert a model to TensorFlow Lite or Core ML.
+/// Convert a model to TensorFlow Lite.
 ///
-/// The end of the result's name says which: .tflite or .mlpackage. What is written is read back and compared with the model. A model with nodes that the
+/// What is written is read back and compared with the model. A model with nodes that the
 /// format has no place for is not written; they are listed, each with the reason.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The model.
     model: PathBuf,
-    /// Where to write the result: a name that ends in .tflite or .mlpackage.
+    /// Where to write the result: a name that ends in .tflite.
     #[arg(short, long)]
     output: PathBuf,
-    /// How floats of weights are stored.
-    #[arg(long, value_enum, default_value = "float32")]
-    weights: WeightsArg,
-    /// The layout of images among inputs and outputs.
-    #[arg(long, value_enum, default_value = "keep")]
-    layout: LayoutArg,
     /// Fix a symbolic input dimension.
     #[arg(long, value_name = "NAME=N", value_parser = named_size)]
     set_dim: Vec<(String, usize)>,
@@ -41,22 +34,6 @@ pub struct Args {
     set_shape: Vec<(String, Vec<usize>)>,
     #[command(flatten)]
     checks: Checks,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum WeightsArg {
-    /// As they are.
-    Float32,
-    /// In 16 bits, widened when the model is loaded.
-    Float16,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum LayoutArg {
-    /// As in the model.
-    Keep,
-    /// Channels last.
-    Nhwc,
 }
 
 /// What `--json` shows.
@@ -75,16 +52,6 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
             dims: args.set_dim.iter().cloned().collect(),
             shapes: args.set_shape.iter().cloned().collect(),
             outputs: Vec::new(),
-        },
-        file: Options {
-            weights: match args.weights {
-                WeightsArg::Float32 => Weights::Float32,
-                WeightsArg::Float16 => Weights::Float16,
-            },
-            layout: match args.layout {
-                LayoutArg::Keep => Layout::Keep,
-                LayoutArg::Nhwc => Layout::Nhwc,
-            },
         },
         verification: args.checks.verification(&model, output)?,
     };

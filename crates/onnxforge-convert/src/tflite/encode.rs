@@ -21,9 +21,14 @@ const SIGNATURE: &str = "serving_default";
 
 /// The file, piece by piece.
 pub fn encode(graph: &Graph) -> Vec<Payload> {
+    encode_within(graph, LARGEST)
+}
+
+/// The same, with data behind the FlatBuffer from this size of the whole on.
+pub fn encode_within(graph: &Graph, largest: u64) -> Vec<Payload> {
     let data: Vec<&Payload> = graph.tensors.iter().filter_map(|tensor| tensor.data.as_ref()).collect();
     let size: u64 = data.iter().map(|payload| payload.byte_len() + 64).sum();
-    if size < LARGEST {
+    if size < largest {
         return flatbuffer(graph, &|_, payload| Place::Inside(payload.clone()));
     }
     // How long the FlatBuffer is does not depend on the offsets in it.

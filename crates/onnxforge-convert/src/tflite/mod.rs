@@ -19,11 +19,10 @@ use onnxforge_proto::blob::Blob;
 use onnxforge_proto::mmap::MappedFile;
 
 use crate::artifact::{Artifact, Part, Summary};
-use crate::format::Options;
 use crate::refusal::Refusals;
 
 /// The model as a file, once the passes of the target ran.
-pub fn lower(model: &Model, _: &Options) -> Result<Artifact, Refusals> {
+pub fn lower(model: &Model) -> Result<Artifact, Refusals> {
     let graph = write::write(model)?;
     let mut summary = Summary::default();
     for operator in &graph.operators {

@@ -226,7 +226,7 @@ impl Prover<'_> {
 }
 
 /// `(rest, factor)` with `dim = rest + factor·atom`, if `atom` occurs to no higher power than 1.
-fn split(dim: &Dim, atom: &Atom) -> Option<(Dim, Dim)> {
+pub(super) fn split(dim: &Dim, atom: &Atom) -> Option<(Dim, Dim)> {
     let (mut rest, mut factor) = (Terms::new(), Terms::new());
     for (mono, coefficient) in dim.terms() {
         let mut mono = mono.clone();

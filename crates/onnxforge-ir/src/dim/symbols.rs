@@ -1,10 +1,10 @@
 //! The table that hands out symbols and knows their names and lower bounds.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::Requirement;
+use super::{Dim, Requirement};
 
 /// An unknown integer, valid in the [`Symbols`] table that handed it out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -40,6 +40,8 @@ pub struct Symbols {
     by_name: BTreeMap<Arc<str>, Symbol>,
     next_label: u32,
     requirements: Vec<Requirement>,
+    /// Dimensions to which others are broadcast together.
+    joins: BTreeMap<BTreeSet<Dim>, Symbol>,
 }
 
 impl Symbols {
@@ -109,6 +111,35 @@ impl Symbols {
         }
     }
 
+    /// The dimension to which `a` and `b` are broadcast together, at least 1 where both are. The same dimensions, in whichever order they come together, give the
+    /// same one.
+    pub fn join(&mut self, a: &Dim, b: &Dim) -> Dim {
+        let (first, second) = (self.joined(a), self.joined(b));
+        if first.is_superset(&second) {
+            return a.clone();
+        }
+        if second.is_superset(&first) {
+            return b.clone();
+        }
+        let together: BTreeSet<Dim> = first.union(&second).cloned().collect();
+        if let Some(&known) = self.joins.get(&together) {
+            return known.into();
+        }
+        let has_elements = a.provably_positive(self) && b.provably_positive(self);
+        let symbol = self.fresh_at_least(Some(i64::from(has_elements)));
+        if together.len() <= MOST_JOINED {
+            self.joins.insert(together, symbol);
+        }
+        symbol.into()
+    }
+
+    /// The dimensions that are broadcast together to this one.
+    fn joined(&self, dim: &Dim) -> BTreeSet<Dim> {
+        let symbol = dim.as_symbol();
+        let known = self.joins.iter().find(|(_, join)| Some(**join) == symbol);
+        known.map_or_else(|| BTreeSet::from([dim.clone()]), |(members, _)| members.clone())
+    }
+
     /// Records what must hold for the model to run at all. What always holds, and what is known already, is passed over.
     pub fn require(&mut self, requirement: Requirement) {
         let is_new = self.requirements.len() < MOST_REQUIREMENTS
@@ -141,6 +172,7 @@ impl Symbols {
 
     /// Forgets every symbol past the first `len`.
     pub(super) fn truncate(&mut self, len: usize) {
+        self.joins.retain(|_, symbol| position(*symbol).is_some_and(|at| at < len));
         for entry in self.entries.drain(len.min(self.entries.len())..) {
             if let Name::Given(name) = entry.name {
                 self.by_name.remove(&name);
@@ -184,6 +216,8 @@ impl Symbols {
     }
 }
 
+/// Most dimensions that are broadcast to one and remembered.
+const MOST_JOINED: usize = 8;
 /// Most requirements that are kept.
 const MOST_REQUIREMENTS: usize = 1024;
 

@@ -348,3 +348,25 @@ fn dim_params() {
     assert_eq!(odd.to_param(&symbols), "'2*n'");
     assert_eq!(Dim::from_param("'2*n'", &mut symbols), odd);
 }
+
+#[test]
+fn dimensions_that_are_broadcast_together() {
+    let mut symbols = Symbols::default();
+    let [a, b, c] = ["a", "b", "c"].map(|name| Dim::from(symbols.named(name)));
+    let ab = symbols.join(&a, &b);
+    assert_eq!(
+        (symbols.join(&b, &a), symbols.join(&ab, &b), symbols.join(&a, &ab)),
+        (ab.clone(), ab.clone(), ab.clone())
+    );
+    assert_eq!(symbols.join(&a, &a), a);
+    let bc = symbols.join(&b, &c);
+    assert_ne!(bc, ab);
+    assert_eq!(symbols.join(&ab, &c), symbols.join(&a, &bc));
+    let lowest = |dim: &Dim, symbols: &Symbols| dim.lower_bound(symbols);
+    assert_eq!(lowest(&ab, &symbols), Some(0));
+    for dim in [&a, &c] {
+        symbols.raise_lower(dim.as_symbol().unwrap(), 1);
+    }
+    let ac = symbols.join(&a, &c);
+    assert_eq!(lowest(&ac, &symbols), Some(1));
+}

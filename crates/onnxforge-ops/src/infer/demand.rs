@@ -59,6 +59,11 @@ impl Demands {
         Self { live, ..Self::default() }
     }
 
+    /// Whether outputs depend on a node, so that a run comes by.
+    pub fn counts(&self, id: NodeId) -> bool {
+        self.live.contains(&id)
+    }
+
     /// What the node asked for.
     pub fn see(&mut self, id: NodeId, requirements: &[Requirement]) {
         if !self.live.contains(&id) {

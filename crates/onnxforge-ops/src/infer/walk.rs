@@ -20,7 +20,7 @@ use crate::fact::Known;
 use crate::infer_call::InferScope;
 use crate::signature::Presence;
 use crate::{Fact, OpError, TensorFact, Value};
-use onnxforge_ir::dim::{Dim, Symbol, Symbols};
+use onnxforge_ir::dim::{Dim, Solution, Symbol, Symbols};
 use onnxforge_ir::id::Id;
 use onnxforge_ir::value::{Constant, Def, Use};
 use onnxforge_ir::{Model, NodeId, ScopeId, Type, ValueId};
@@ -64,6 +64,7 @@ fn walk_once(model: &Model, options: &Options, shown: &Shown) -> Result<Inferenc
         is_late: false,
         complete: true,
         growth: if options.may_be_empty { Growth::default() } else { Growth::of_inputs(model) },
+        solution: Solution::default(),
         demands: if options.names_apart { Demands::default() } else { Demands::of(model) },
     };
     let mut symbols = Symbols::default();
@@ -83,6 +84,7 @@ fn walk_once(model: &Model, options: &Options, shown: &Shown) -> Result<Inferenc
             };
     }
     let input_symbols = symbols.len();
+    walker.solution = Solution::new(input_symbols);
     for port in model.scope(model.main()).inputs() {
         if let Fact::Tensor(TensorFact { shape: Some(shape), .. }) = &mut walker.facts[port.value.index()] {
             shape.iter_mut().for_each(|dim| shown.settle(dim, &symbols));
@@ -99,6 +101,8 @@ fn walk_once(model: &Model, options: &Options, shown: &Shown) -> Result<Inferenc
     if !may_be_empty.is_empty() || !sizes.is_empty() {
         return Err(Shown { may_be_empty, sizes });
     }
+    let all: Vec<usize> = (0..walker.facts.len()).collect();
+    walker.solve(&symbols, &all);
     let certain = symbols.requirements().len();
     walker.functions_for_all_calls(&mut symbols);
     symbols.forget_requirements(certain);
@@ -128,6 +132,7 @@ pub fn extend(inference: &mut Inference, model: &Model, nodes: &[NodeId]) {
         is_late: false,
         complete: true,
         growth: Growth::default(),
+        solution: Solution::default(),
         demands: Demands::default(),
     };
     for &id in nodes {
@@ -161,6 +166,8 @@ struct Walker<'m> {
     complete: bool,
     /// Inputs that may start empty.
     growth: Growth,
+    /// What follows from the requirements so far.
+    solution: Solution,
     demands: Demands,
 }
 
@@ -190,6 +197,28 @@ impl Walker<'_> {
         all
     }
 
+    /// Says what is known of values in terms of fewer symbols: those of the inputs, and those that requirements do not determine.
+    fn solve(&mut self, symbols: &Symbols, values: &[usize]) {
+        if self.solution.is_empty() {
+            return;
+        }
+        let apply = |dim: &mut Dim| {
+            if let Some(solved) = self.solution.apply(dim, symbols) {
+                *dim = solved;
+            }
+        };
+        for &value in values {
+            let Some(Fact::Tensor(tensor)) = self.facts.get_mut(value) else { continue };
+            tensor.shape.iter_mut().flatten().for_each(apply);
+            if let Some(Known::Dims(dims)) = &mut tensor.value {
+                let mut now = dims.to_vec();
+                now.iter_mut().for_each(apply);
+                *dims = now.into();
+            }
+            settle(&mut self.facts[value]);
+        }
+    }
+
     fn constant(&self, id: ValueId) -> Fact {
         match self.model.value(id).def() {
             Def::Constant { constant, .. } | Def::Input { default: Some(constant), .. } => match constant {
@@ -212,13 +241,23 @@ impl Walker<'_> {
         for (id, _) in model.constants_in(scope) {
             self.facts[id.index()] = self.constant(id);
         }
-        for (id, _) in model.nodes_in(scope) {
+        for (id, node) in model.nodes_in(scope) {
             if self.may_walk(scope, 1) {
                 let known = symbols.requirements().len();
                 self.node(id, symbols);
                 self.demands.see(id, &symbols.requirements()[known..]);
             } else {
                 self.forget_node(id);
+            }
+            // What holds in a body holds where it runs only.
+            if scope == model.main() {
+                match self.demands.counts(id) {
+                    true => self.solution.update(symbols),
+                    false => self.solution.skip(symbols),
+                }
+                let outputs: Vec<usize> =
+                    node.outputs().iter().flatten().map(|output| output.index()).collect();
+                self.solve(symbols, &outputs);
             }
         }
     }

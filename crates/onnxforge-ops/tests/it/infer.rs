@@ -194,6 +194,22 @@ fn declarations_are_refined() {
 }
 
 #[test]
+fn sizes_that_must_be_equal_are_one() {
+    // A mask whose sizes have names of their own: the second product runs for none but those of the scores.
+    let text = "g (float[B,4,S,8] q, bool[C,1,1,D] mask) => (float[] y)
+        <float low = {-1e9}, int64[1] open = {-1}, int64[1] two = {2}, int64[1] four = {4}> {
+            k = Transpose<perm = [0, 1, 3, 2]>(q)  s = MatMul(q, k)  w = Where(mask, s, low)  again = Where(mask, w, low)
+            sizes = Shape(again)  matrix = Slice(sizes, two, four)  flat = Concat<axis = 0>(open, matrix)  p = Reshape(again, flat)
+            own = Shape(q)  rows = Slice(own, two, four)  whole = Concat<axis = 0>(open, rows)  v = Reshape(q, whole)  y = MatMul(p, v)
+        }";
+    let model = model(&format!("{HEADER} {text}"));
+    let inference = Inference::of(&model);
+    assert_eq!(known(&model, &inference, "w"), "float[B,4,S,S]");
+    assert_eq!(known(&model, &inference, "again"), "float[B,4,S,S]");
+    assert_eq!(known(&model, &inference, "mask"), "bool[C,1,1,D]");
+}
+
+#[test]
 fn a_graph_demands_sizes_of_its_inputs() {
     // Keys of one example follow a cache: it has one, too, and so has whatever else is said to have as many.
     let cache = "y = Concat <axis = 2> (past, new)";

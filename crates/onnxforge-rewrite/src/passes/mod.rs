@@ -41,6 +41,8 @@ pub static PASSES: &[&Pass] = &[
     &simplify::merge_slices::PASS,
     &simplify::merge_concats::PASS,
     &simplify::replace_einsum::PASS,
+    &simplify::unflatten_matmul::PASS,
+    &simplify::squeeze_transposes::PASS,
     &eliminate::eliminate_redundant_transposes::PASS,
     &simplify::cleanup_attention::PASS,
     &simplify::cleanup_qdq::PASS,

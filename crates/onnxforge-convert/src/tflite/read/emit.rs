@@ -16,6 +16,9 @@ const INT: i32 = 2;
 const STRING: i32 = 3;
 const INTS: i32 = 7;
 
+/// Bytes of a list of sizes or places.
+const LONGEST: usize = 2048;
+
 /// An attribute of a node.
 pub enum Attr<'a> {
     Int(&'static str, i64),
@@ -89,10 +92,10 @@ impl Emit {
         name
     }
 
-    /// The integers of a constant, as far as these can be sizes and places.
+    /// The integers of a constant that is a list of sizes or places. Longer ones are data, which no operator is to be made of again and again.
     pub fn fixed(&self, index: usize) -> Option<Vec<i64>> {
         let tensor = self.tensors.get(index);
-        let data = tensor.data.as_ref()?;
+        let data = tensor.data.as_ref().filter(|data| data.len() <= LONGEST)?;
         match tensor.dtype {
             DType::I32 => Some(data.as_chunks().0.iter().map(|&it| i32::from_le_bytes(it).into()).collect()),
             DType::I64 => Some(data.as_chunks().0.iter().map(|&it| i64::from_le_bytes(it)).collect()),

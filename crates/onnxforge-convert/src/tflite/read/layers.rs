@@ -143,8 +143,12 @@ pub fn reduce(emit: &mut Emit, operator: &Operator<'_>) -> Done {
         "REDUCE_MIN" => "ReduceMin",
         _ => "ReduceProd",
     };
-    let axes = emit.demand(operator.input(1)?)?;
-    let inputs = vec![emit.read(operator.input(0)?), emit.ints(&axes)];
+    let axes = operator.input(1)?;
+    let axes = match emit.fixed(axes) {
+        Some(axes) => emit.ints(&axes),
+        None => emit.wide(axes),
+    };
+    let inputs = vec![emit.read(operator.input(0)?), axes];
     let y = emit.result(operator)?;
     emit.node("", name, inputs, vec![y], vec![Attr::Int("keepdims", operator.flag(0)?.into())]);
     Ok(())

@@ -138,7 +138,10 @@ fn ports(graph: &Table<'_>, number: u16, emit: &mut Emit) -> Result<Vec<ValueInf
         let is_twice = ports.iter().any(|port| port.name.as_ref() == Some(&tensor.name));
         let name = match is_output && (is_twice || emit.is_given(index)) {
             // A constant, an input or another output under a name of its own.
-            true => emit.copy(&tensor.name),
+            true => {
+                let value = emit.read(index);
+                emit.copy(&value)
+            }
             false => tensor.name.clone(),
         };
         if is_twice && !is_output {

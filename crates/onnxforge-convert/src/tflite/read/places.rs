@@ -122,8 +122,9 @@ pub fn slice(emit: &mut Emit, operator: &Operator<'_>) -> Done {
 }
 
 pub fn strided_slice(emit: &mut Emit, operator: &Operator<'_>) -> Done {
-    let [begin_mask, end_mask, ellipsis, new_axes, shrink] =
-        [0, 1, 2, 3, 4].map(|number| operator.int(number, 0).unwrap_or(0));
+    let mask = |number| operator.int(number, 0);
+    let (begin_mask, end_mask, shrink) = (mask(0)?, mask(1)?, mask(4)?);
+    let (ellipsis, new_axes) = (mask(2)?, mask(3)?);
     if (ellipsis, new_axes) != (0, 0) || operator.flag(5)? {
         return Err("STRIDED_SLICE that adds axes".into());
     }

@@ -10,6 +10,9 @@ use super::ReadError;
 use crate::tflite::flatbuffer::view::{Damage, Table};
 use crate::tflite::schema;
 
+/// No operator takes tensors of more axes.
+const MOST_AXES: usize = 32;
+
 /// A tensor.
 #[derive(Clone, Debug)]
 pub struct Tensor {
@@ -90,6 +93,9 @@ fn tensor(table: &Table<'_>, name: Str, buffers: &[Table<'_>], bytes: &Blob) -> 
     let code = table.byte(1)?;
     let dtype = schema::type_of(code).ok_or_else(|| ReadError::Other(format!("elements of type {code}")))?;
     let shape = table.ints(0)?.unwrap_or_default();
+    if shape.len() > MOST_AXES {
+        return Err(table.wrong("a tensor of too many axes").into());
+    }
     let signature =
         table.ints(7)?.filter(|signature| signature.len() == shape.len()).unwrap_or_else(|| shape.clone());
     if table.flag(5)? || table.table(6)?.is_some() {

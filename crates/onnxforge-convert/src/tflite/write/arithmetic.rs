@@ -12,8 +12,9 @@ const NUMBERS: &[DType] = &[DType::F32, DType::I32, DType::I64];
 const FLOATS: &[DType] = &[DType::F32];
 const TRUTHS: &[DType] = &[DType::Bool];
 const EXTREMES: &[DType] = &[DType::F32, DType::I32, DType::I64, DType::I16, DType::I8, DType::U8];
-const COMPARED: &[DType] = &[DType::F32, DType::I32, DType::I64, DType::I8, DType::U8];
-const EQUALS: &[DType] = &[DType::F32, DType::I32, DType::I64, DType::I8, DType::U8, DType::Bool];
+/// Integers of 8 bits are compared as quantized numbers alone.
+const COMPARED: &[DType] = NUMBERS;
+const EQUALS: &[DType] = &[DType::F32, DType::I32, DType::I64, DType::Bool];
 
 /// The axes that two tensors may have where one is stretched.
 const MOST_AXES: usize = 6;

@@ -184,6 +184,22 @@ pub fn reduce(w: &mut Writer<'_>, id: NodeId) -> Result<(), Why> {
         _ => (schema::REDUCE_PROD, &[DType::F32, DType::I32, DType::I64]),
     };
     w.takes(x, types)?;
+    let keeps = call.flag("keepdims")?;
+    if let Some(axes) = w.of(id).input(1).filter(|&axes| w.ints(axes).is_none()) {
+        // Without any axis it would be all or none.
+        let some =
+            w.shape(axes)?.first().and_then(onnxforge_ir::dim::Dim::as_const).is_some_and(|count| count > 0);
+        if !some {
+            return Err("its axes are not known".into());
+        }
+        if w.shape(x)?.iter().any(|size| size.as_const() == Some(0)) {
+            return Err("it reduces an axis of no elements".into());
+        }
+        let inputs = [w.tensor(x)?, w.narrowed(id, axes)?];
+        let y = w.result(id)?;
+        w.emit(builtin, 1, vec![(0, Setting::Byte(keeps.into()))], &inputs, &[y]);
+        return Ok(());
+    }
     let given = match w.of(id).input(1) {
         Some(_) => Some(w.fixed_ints(id, 1)?),
         None => call.opt_ints("axes")?,
@@ -195,7 +211,6 @@ pub fn reduce(w: &mut Writer<'_>, id: NodeId) -> Result<(), Why> {
         }
         None => (0..rank).collect(),
     };
-    let keeps = call.flag("keepdims")?;
     reduced(w, id, builtin, &given, keeps)
 }
 
@@ -206,8 +221,13 @@ fn reduced(
     axes: &[usize],
     keeps: bool,
 ) -> Result<(), Why> {
-    let axes: Vec<i64> = axes.iter().map(|&axis| axis as i64).collect();
     let x = w.arg(id, 0)?;
+    let shape = w.shape(x)?;
+    // Of no numbers at all, the extremes of the format are finite.
+    if axes.iter().any(|&axis| shape.get(axis).and_then(onnxforge_ir::dim::Dim::as_const) == Some(0)) {
+        return Err("it reduces an axis of no elements".into());
+    }
+    let axes: Vec<i64> = axes.iter().map(|&axis| axis as i64).collect();
     let inputs = [w.tensor(x)?, w.list(&axes)?];
     let y = w.result(id)?;
     w.emit(builtin, 1, vec![(0, Setting::Byte(keeps.into()))], &inputs, &[y]);

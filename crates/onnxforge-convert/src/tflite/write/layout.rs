@@ -154,7 +154,7 @@ struct Cut {
 pub fn slice(w: &mut Writer<'_>, id: NodeId) -> Result<(), Why> {
     let x = w.arg(id, 0)?;
     w.takes(x, MOVED)?;
-    let rank = limit(w, x, MOST_CUT)?;
+    let (rank, shape) = (limit(w, x, MOST_CUT)?, w.shape(x)?);
     let count = w.shape(w.arg(id, 1)?)?.first().and_then(Dim::as_const).ok_or("its axes are not known")?;
     let named = match w.of(id).input(3) {
         Some(_) => axes(&w.fixed_ints(id, 3)?, rank)?,
@@ -170,16 +170,15 @@ pub fn slice(w: &mut Writer<'_>, id: NodeId) -> Result<(), Why> {
     for (place, &axis) in named.iter().enumerate() {
         let step = steps.get(place).copied().unwrap_or(1);
         let fits = |list: &Option<Vec<i64>>| list.as_ref().and_then(|list| list.get(place)).copied();
-        // What no 32 bits hold lies behind every end.
-        let inside = |value: &i64| value.unsigned_abs() < i32::MAX as u64;
-        let begin = fits(&starts).filter(inside);
-        cuts[axis] = Cut { begin, end: fits(&ends).filter(inside), step };
-        // Backwards to the very first element.
-        if let (true, Some(end), Some(size)) = (step < 0, cuts[axis].end, size_of(w, x, axis)?)
-            && end < -size
-        {
-            cuts[axis].end = None;
+        // What no 32 bits hold lies behind every end, as the largest number that they hold does.
+        let inside = |value: i64| value.clamp(-i64::from(i32::MAX), i32::MAX.into());
+        let mut begin = fits(&starts).map(inside);
+        // Backwards from before the first element is from the first one here, and from nowhere in the format.
+        if let (true, Some(from)) = (step < 0, begin.filter(|&from| from < -1)) {
+            let size = shape.get(axis).and_then(Dim::as_const);
+            begin = Some(from.max(-size.ok_or("it goes backwards along an axis of unknown size")?));
         }
+        cuts[axis] = Cut { begin, end: fits(&ends).map(inside), step };
     }
     let is_computed = [&starts, &ends].map(Option::is_none);
     let begin = ends_of(w, id, 1, is_computed[0], &named, &cuts, |cut| cut.begin)?;
@@ -197,10 +196,6 @@ pub fn slice(w: &mut Writer<'_>, id: NodeId) -> Result<(), Why> {
     let version = if rank > 4 { 4 } else { 1 };
     w.emit(schema::STRIDED_SLICE, version, settings, &inputs, &[y]);
     Ok(())
-}
-
-fn size_of(w: &Writer<'_>, x: ValueId, axis: usize) -> Result<Option<i64>, Why> {
-    Ok(w.shape(x)?.get(axis).and_then(Dim::as_const))
 }
 
 /// Where cuts begin or end, one for each axis.

@@ -108,11 +108,18 @@ impl<'m> Writer<'m> {
         if !matches!(declared, Type::Tensor(..) | Type::Unknown) {
             return Err("it is no tensor".into());
         }
+        if self.facts.shape(value).is_some_and(|shape| shape.iter().any(|size| size.as_const() == Some(0))) {
+            return Err("runtimes hand over no tensors without elements".into());
+        }
         let tensor = self.tensor(value)?;
         Ok(Named { name: self.model.value(value).name().to_string(), tensor })
     }
 
     fn node(&mut self, id: NodeId) -> Result<(), Why> {
+        if self.functions.get(self.model.node(id).op()).is_some() {
+            let why = Why::from("it calls a function of the model");
+            return Err(why.hinting("onnxforge optimize --passes inline_functions"));
+        }
         let lower = table::find(&self.model.node(id).op().to_string());
         let lower =
             lower.ok_or_else(|| Why::from("there is no such operator, and no pass says it in others"))?;
@@ -165,6 +172,12 @@ impl<'m> Writer<'m> {
     fn fixed_ints(&self, id: NodeId, index: usize) -> Result<Vec<i64>, Why> {
         let value = self.arg(id, index)?;
         self.ints(value).ok_or_else(|| format!("input {index} is computed").into())
+    }
+
+    /// Whether the integers of a computed list are known as expressions.
+    fn is_expressed(&self, value: ValueId) -> bool {
+        let fact = self.facts.tensor(value);
+        self.model.constant(value).is_none() && fact.is_some_and(|fact| fact.dims().is_some())
     }
 
     /// Whether two sizes are provably equal.

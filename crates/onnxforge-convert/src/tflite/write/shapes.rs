@@ -42,7 +42,10 @@ fn reshape_target(w: &mut Writer<'_>, id: NodeId) -> Result<i32, Why> {
     let is_empty = |size: &Dim| !size.provably_different(&Dim::ZERO, w.facts.symbols());
     if open > 1 || open == 1 && to.iter().filter(|size| size.as_const().is_some()).any(is_empty) {
         return match w.of(id).input(1) {
-            Some(target) if w.model.constant(target).is_none() => w.narrowed(id, target),
+            // A 0 in a target that nothing is known of would mean the size that is there.
+            Some(target) if w.call(id)?.flag("allowzero")? || w.is_expressed(target) => {
+                w.narrowed(id, target)
+            }
             _ => Err("more than one size of its result is not known".into()),
         };
     }

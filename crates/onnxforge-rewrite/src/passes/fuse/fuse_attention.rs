@@ -1,8 +1,10 @@
 //! fuse_attention: softmax(q · kᵀ) · v, spelled out, becomes Attention.
 //!
 //! **Matches** MatMul of a Softmax along the last axis with four-dimensional values, where the Softmax is of MatMul(q, kᵀ), scaled on either side
-//! or behind it, capped by tanh, and masked by a sum, where one head of keys and values may be for all queries (`core`); keys and values that repeat heads by Unsqueeze, Expand and Reshape
-//! (`groups`); keys and values that are appended to a cache, where the longer cache is read, too (`cache`); heads that are split off by Reshape and Transpose, perhaps normalized or rotated, and joined again, which the operator does itself (`heads`). From operator
+//! or behind it, capped by tanh, and masked by a sum, or by a condition that takes low numbers instead of scores, also where
+//! that is spelled out as Cast(c) · s + Cast(Not(c)) · low, where one head of keys and values may be for all queries (`core`); keys and values that repeat heads by Unsqueeze, Expand and Reshape
+//! (`groups`); keys and values that are appended to a cache, where the longer cache is read, too (`cache`); heads that are split off by Reshape and Transpose, perhaps normalized or rotated, and joined again, which the operator does itself (`heads`), heads of
+//! products of rows (Reshape, Gemm, Reshape) too. From operator
 //! set 23 on. Where(IsNaN(p), 0, p) behind the Softmax, by which exporters let rows without any key be 0, is what the operator does. A Softmax in 32 bits
 //! between products of float16 or bfloat16, with or without its scale, cap and mask, is one with `softmax_precision`; where only one of the products has 16 bits,
 //! the operator computes in 32, between Casts.
@@ -13,6 +15,8 @@
 //! −65504 and scores do not vanish beside it, it hides keys while scores are below 32000, and changes nothing where it is added to a whole row: a
 //! condition hides them, except in such rows. Other low numbers that are added to a whole row take places from scores of 16 bits, and nothing else: the
 //! highest number of each row of such a mask is subtracted from it, which Softmax does not see.
+//! Numbers of −10⁹ and lower that a condition takes instead of scores hide keys as the lowest number does, while scores are between −10⁸ and 10³⁰; rows that are all hidden are the mean
+//! of all values in both cases.
 //! **Bound** `core`: before, the scores have at least one rounding of their scale, unless that is 1. The operator multiplies q and k by √scale: one rounding of the
 //! attribute, one of the root, which counts twice, and two products. That is 5 instead of 1, 2 ulps at the scale of the scores; what Softmax
 //! makes of them is part of the scale of the result. Where scale, cap and mask were applied in 32 bits to scores of 16, the operator rounds them to 16: up to 10 roundings of the
@@ -24,10 +28,11 @@
 
 use crate::passes::pass;
 use crate::passes::recognize::heads::{self, SWAPPED, Together, repeated, widens};
-use crate::passes::recognize::masks;
+use crate::passes::recognize::masks::{self, Masking};
 use crate::passes::recognize::orders::permutation;
 use crate::passes::recognize::reshape_target::constant_target;
-use crate::passes::targets::{COREML, COREML_FILE, TFLITE, TFLITE_FILE};
+use crate::passes::recognize::selections::Selection;
+use crate::passes::targets::{COREML, TFLITE, TFLITE_FILE};
 use crate::{At, Change, Cx, Reason, Skip, Trail};
 use onnxforge_ir::dim::Dim;
 use onnxforge_ir::edit::Operand;
@@ -36,7 +41,7 @@ use onnxforge_ir::{Accuracy, Attr, DType, NodeId, ValueId};
 pass!(fuse_attention {
     stage: Fuse,
     needs: ["Softmax", "Attention"],
-    runs: Except(&[&TFLITE, &COREML, &TFLITE_FILE, &COREML_FILE]),
+    runs: Except(&[&TFLITE, &COREML, &TFLITE_FILE]),
     rules: [CORE, GROUPS, CACHE, HEADS],
 });
 
@@ -54,10 +59,12 @@ fn core(cx: &Cx<'_>, root: NodeId) -> Result<Change, Skip> {
     let mut trail = Trail::new(cx, root);
     let (softmax, guarded) = probabilities(cx, &mut trail, weights).ok_or(Skip::NOT_HERE)?;
     let mut scores = widened(cx, &mut trail, cx.input(softmax, 0)?);
+    let masked_scores = scores;
     let mask = trail.attempt(|trail| masked(cx, trail, scores));
-    if let Some((masked, _)) = mask {
-        scores = masked;
+    if let Some((inside, _)) = mask {
+        scores = inside;
     }
+    let unmasked = scores;
     let mut scale = 1.0;
     let softcap = trail.attempt(|trail| capped(cx, trail, scores));
     if let Some((inside, _)) = softcap {
@@ -101,7 +108,11 @@ fn core(cx: &Cx<'_>, root: NodeId) -> Result<Change, Skip> {
         return Err(Skip::at(Reason::Broadcast, k));
     }
     let kept = match mask {
-        Some((_, bias)) => Some(masks::keep(cx, bias, [&queries[2], &keys[2]], guarded)?),
+        Some((_, mask)) => {
+            // Scores that keep their shape have a row and a column for each that the mask has.
+            let fits = cx.same_shape(cx.shape(masked_scores)?, cx.shape(unmasked)?);
+            Some(masks::keep(cx, mask, [&queries[2], &keys[2]], fits, guarded)?)
+        }
         None => None,
     };
     let mut change = trail.change()?;
@@ -117,7 +128,7 @@ fn core(cx: &Cx<'_>, root: NodeId) -> Result<Change, Skip> {
     let keys = as_wide(&mut change, k, narrow);
     let mut inputs = vec![queries, keys, as_wide(&mut change, v.into(), cx.dtype(v)?)];
     if let Some(mask) = kept {
-        inputs.push(mask.operand(&mut change, q, dtype)?);
+        inputs.push(mask.operand(&mut change, [q, v], dtype)?);
     }
     let mut attrs: Vec<Attr> = vec![("scale", attribute).into()];
     if let Some((_, cap)) = softcap {
@@ -166,19 +177,43 @@ fn widened(cx: &Cx<'_>, trail: &mut Trail<'_>, value: ValueId) -> ValueId {
     inside.unwrap_or(value)
 }
 
-/// What a mask is added to, and the mask: the operand that is no product.
-fn masked(cx: &Cx<'_>, trail: &mut Trail<'_>, scores: ValueId) -> Option<(ValueId, ValueId)> {
-    let [a, b] = trail.pair(scores, "Add")?;
-    let is_score = |value: ValueId| {
+/// What is masked, and by what: the operand of a sum that is no product, or a condition by which low numbers are chosen instead.
+fn masked(cx: &Cx<'_>, trail: &mut Trail<'_>, scores: ValueId) -> Option<(ValueId, Masking)> {
+    let is_score = |trail: &Trail<'_>, value: ValueId| {
         let mut trail = trail.clone();
         let mut scale = 1.0;
         let inside = capped(cx, &mut trail, value).map_or(value, |(inside, _)| inside);
         let product = unscaled_scores(cx, &mut trail, inside, &mut scale);
         trail.step(product, "MatMul").is_some() && cx.rank(value).ok() == Some(4)
     };
-    match (is_score(a), is_score(b)) {
-        (true, false) => Some((a, b)),
-        (false, true) => Some((b, a)),
+    let chosen = |trail: &Trail<'_>, condition: ValueId, [yes, no]: [ValueId; 2]| {
+        let (seen, kept, low) = match (cx.uniform(yes), cx.uniform(no)) {
+            (None, Some(low)) => (true, yes, low),
+            (Some(low), None) => (false, no, low),
+            _ => return None,
+        };
+        is_score(trail, kept).then_some((kept, Masking::Choice { condition, seen, low }))
+    };
+    let by_where = |trail: &mut Trail<'_>| {
+        let node = trail.step(scores, "Where")?;
+        let &[Some(condition), Some(yes), Some(no)] = cx.node(node).inputs() else { return None };
+        chosen(trail, condition, [yes, no])
+    };
+    let by_arithmetic = |trail: &mut Trail<'_>| {
+        let node = trail.step(scores, "Add")?;
+        let Selection { condition, yes, no, products } = Selection::of(cx, node)?;
+        let found = chosen(trail, condition, [yes, no])?;
+        // What is made of the condition may serve other layers, too.
+        trail.step(products[usize::from(found.0 == no)], "Mul")?;
+        Some(found)
+    };
+    if let Some(found) = trail.attempt(by_where).or_else(|| trail.attempt(by_arithmetic)) {
+        return Some(found);
+    }
+    let [a, b] = trail.pair(scores, "Add")?;
+    match (is_score(trail, a), is_score(trail, b)) {
+        (true, false) => Some((a, Masking::Sum(b))),
+        (false, true) => Some((b, Masking::Sum(a))),
         _ => None,
     }
 }
@@ -359,7 +394,7 @@ fn joined_heads(cx: &Cx<'_>, join: NodeId) -> Result<Change, Skip> {
     attrs.extend([("q_num_heads", queries).into(), ("kv_num_heads", keys).into()]);
     let mut change = cx.change(&[join, back, id]);
     for (input, (together, operands)) in inputs.iter_mut().zip(&sources) {
-        let source = together.operand(cx, &mut change);
+        let source = together.operand(cx, &mut change)?;
         *input = operands.again(&mut change, source);
     }
     let outputs = cx.node(id).outputs();

@@ -1,13 +1,14 @@
 //! fuse_attention_qkv: three products of one value with constant weights become one product and a Split. On request, and for decoders with a cache: it saves time where there is one row only.
 //!
-//! **Matches** exactly three MatMul of one value with constant matrices, of any widths (`products`), with the constant vectors that are added behind
+//! **Matches** exactly three MatMul of one value with constant matrices, of any widths, or the three of more of which heads are made, by a Reshape that cuts the last axis into two or by an
+//! operator that does so itself (`products`), with the constant vectors that are added behind
 //! them where all three have one, or three Gemm that have a bias each or none (`gemms`). Weights and biases are put side by side while they are
 //! written.
 //! **Accuracy** `Rounding`: a runtime may sum in another order for a wider matrix.
 //! **Proof** Each column of a product depends on the same column of the second matrix alone.
 //! **Bound** Each element is the sum of the same n products, and of the same bias, in an order that the kernel chooses by the width: n roundings on the
 //! way of a product before and after, one more with a bias. None is added.
-//! **Never** two products or four, which are something else; weights or biases that are computed; a Gemm with a factor, or with a transposed first matrix.
+//! **Never** two products; more of which not just three make heads; weights or biases that are computed; a Gemm with a factor, or with a transposed first matrix.
 
 use crate::passes::pass;
 use crate::{At, Change, Cx, Reason, Skip};
@@ -89,13 +90,49 @@ fn three(cx: &Cx<'_>, root: NodeId) -> Result<(ValueId, Vec<NodeId>), Skip> {
     };
     let mut nodes: Vec<NodeId> = cx.model.value(x).uses().iter().filter_map(reads).collect();
     nodes.sort_unstable();
-    if nodes.len() != 3 || !nodes.contains(&root) || cx.model.constant(x).is_some() {
+    if nodes.len() < 3 || cx.model.constant(x).is_some() {
+        return Err(Skip::NOT_HERE);
+    }
+    if nodes.len() > 3 {
+        let is_first = nodes.first() == Some(&root);
+        // One that is no part of attention, as the first product of a perceptron, stays by itself.
+        nodes.retain(|&node| becomes_heads(cx, node));
+        if nodes.len() != 3 && is_first {
+            return Err(Skip::because("of more than three products of the value, not just three make heads"));
+        }
+    }
+    // The first of them is the root of all.
+    if nodes.len() != 3 || nodes.first() != Some(&root) {
         return Err(Skip::NOT_HERE);
     }
     if !matches!(cx.dtype(x)?, DType::F32 | DType::F64 | DType::F16 | DType::BF16) {
         return Err(Skip::at(Reason::Type, x));
     }
     Ok((x, nodes))
+}
+
+/// Whether heads are made of the result of a product, with or without a bias: a Reshape cuts its last axis into two, or it goes into an operator that does so.
+fn becomes_heads(cx: &Cx<'_>, product: NodeId) -> bool {
+    /// Operators that take heads side by side.
+    const TAKES_HEADS: [&str; 4] =
+        ["Attention", "RotaryEmbedding", "MultiHeadAttention", "GroupQueryAttention"];
+    let Ok(mut y) = cx.output(product) else { return false };
+    if let Some((sum, _)) = summand(cx, y) {
+        let Ok(shifted) = cx.output(sum) else { return false };
+        y = shifted;
+    }
+    let width = cx.shape(y).ok().and_then(|shape| shape.last()?.as_const());
+    let makes_heads = |node: NodeId| match &*cx.node(node).op().name {
+        "Reshape" => {
+            let sizes = cx.output(node).ok().and_then(|heads| cx.shape(heads).ok());
+            let last = sizes.and_then(|sizes| sizes.last_chunk::<2>());
+            last.and_then(|[count, size]| count.as_const()?.checked_mul(size.as_const()?)) == width
+                && width.is_some()
+        }
+        op => TAKES_HEADS.contains(&op),
+    };
+    let mut readers = cx.model.value(y).uses().iter();
+    readers.any(|used| matches!(used, Use::Input { node, .. } if makes_heads(*node)))
 }
 
 fn outputs(cx: &Cx<'_>, nodes: &[NodeId]) -> Result<Vec<ValueId>, Skip> {

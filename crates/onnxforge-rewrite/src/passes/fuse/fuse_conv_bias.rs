@@ -6,7 +6,7 @@
 //! **Proof** The bias is added to each element of its channel, as the constant is; addition is associative up to rounding.
 //! **Bound** For n products: before, n roundings, one for the old bias b and one for the constant c, n + 2, or n + 1 without b. After, one of b + c, which
 //! is no rounding without b, and n + 1 at most, in whatever order the bias is added. None is added, and |b + c| ≤ |b| + |c|.
-//! **Never** a constant that varies along another axis, such as the width, however long that is.
+//! **Never** a constant that varies along another axis, such as the width, however long that is; biases that cancel in all channels.
 
 use crate::passes::pass;
 use crate::passes::recognize::channels::{along_channels, channels, linear_and_constant};
@@ -38,12 +38,14 @@ fn fuse(cx: &Cx<'_>, sum: NodeId) -> Result<Change, Skip> {
         if old_numbers.len() != channels || !matches!(*cx.constant(old)?.shape(), [_] | [1, _]) {
             return Err(Skip::at(Reason::Broadcast, old));
         }
-        // What cancels here would have been rounded at the size of the summands.
-        let cancels = |(bias, old): (&f64, &f64)| 4.0 * (bias + old).abs() < bias.abs().max(old.abs());
-        if bias.iter().zip(&old_numbers).any(cancels) {
+        // What cancels here would have been rounded at the size of the summands. Where other channels are as large as they, that does not show.
+        let largest =
+            |numbers: &[f64]| numbers.iter().fold(0.0_f64, |largest, number| largest.max(number.abs()));
+        let before = largest(&bias).max(largest(&old_numbers));
+        bias.iter_mut().zip(&old_numbers).for_each(|(bias, old)| *bias += old);
+        if 4.0 * largest(&bias) < before {
             return Err(Skip::because("the two biases cancel"));
         }
-        bias.iter_mut().zip(&old_numbers).for_each(|(bias, old)| *bias += old);
     }
     let bias = floats(weights, &bias)?;
     let mut change = cx.change(&[linear, sum]);

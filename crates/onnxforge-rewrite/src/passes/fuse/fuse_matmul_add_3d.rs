@@ -2,24 +2,29 @@
 //!
 //! **Matches** a MatMul of more than two axes whose second operand is a transposed constant matrix, which is transposed once and for all
 //! (`weights`); and MatMul, Add of a vector and Reshape in a row, each read by nothing else, which become Reshape, Gemm and Reshape
-//! (`heads`). Products of one value share the first Reshape, so that three projections take seven nodes instead of nine or twelve.
+//! (`heads`). Products of one value share the first Reshape, so that three projections take seven nodes instead of nine or twelve; where two sizes are known at run time only, a Shape and a
+//! Concat tell them, which all products of a model can share. Not for `ort` and `tflite`, where MatMul and Add take as long or a little less (`cargo xtask bench products`).
 //! **Accuracy** `BitExact` for `weights`; `Rounding` for `heads`: a runtime may add the summand in another order.
 //! **Proof** A product of [B, S, K] with [K, N] multiplies B·S rows by the matrix, as the product of [B·S, K] does; Reshape keeps the rows in
 //! order. Gemm is A·B + C by definition.
 //! **Bound** `heads` sums the same n products and the bias: n + 1 roundings on the longest way, wherever in the sum the bias is added. None is added.
-//! **Never** for a single product, which would gain nothing; where the last shape cannot be reached from two axes without computing it; without a Reshape behind it, which would have to
+//! **Never** for a single product, which would gain nothing; where the last shape has sizes that are neither numbers nor those of the factor; without a Reshape behind it, which would have to
 //! be added.
 
 use crate::passes::pass;
 use crate::passes::recognize::reshape_target::constant_target;
-use crate::passes::targets::TFLITE_FILE;
+use crate::passes::targets::{ORT, TFLITE, TFLITE_FILE};
 use crate::{At, Change, Cx, Reason, Skip};
 use onnxforge_ir::dim::Dim;
 use onnxforge_ir::edit::Operand;
 use onnxforge_ir::value::Use;
 use onnxforge_ir::{Accuracy, DType, NodeId, ValueId};
 
-pass!(fuse_matmul_add_3d { stage: Cleanup, runs: Except(&[&TFLITE_FILE]), rules: [HEADS, WEIGHTS] });
+pass!(fuse_matmul_add_3d {
+    stage: Cleanup,
+    runs: Except(&[&ORT, &TFLITE, &TFLITE_FILE]),
+    rules: [HEADS, WEIGHTS],
+});
 
 static WEIGHTS: At = At {
     name: "weights",
@@ -82,7 +87,8 @@ fn heads(cx: &Cx<'_>, reshape: NodeId) -> Result<Change, Skip> {
         Some(numbers) => change.ints("shape", &numbers),
         // A target that is computed names every size, or it would mean something else for two axes.
         None if is_explicit(cx, target, y) => target.into(),
-        None => return Err(Skip::at(Reason::UnknownShape, target)),
+        None => sizes_at_run_time(cx, &mut change, reshape, x, y)
+            .ok_or_else(|| Skip::at(Reason::UnknownShape, target))?,
     };
     let flat: Operand = match flattened(cx, x, inner, product) {
         Some(flat) => flat.into(),
@@ -102,6 +108,33 @@ fn heads(cx: &Cx<'_>, reshape: NodeId) -> Result<Change, Skip> {
     let shaped = change.op("Reshape", [gemm, new_target], []);
     change.replace(y, shaped);
     Ok(change)
+}
+
+/// The sizes of `y`, of which the first are those of `x`, as a Shape of that tells them, and the others numbers.
+fn sizes_at_run_time(
+    cx: &Cx<'_>,
+    change: &mut Change,
+    reshape: NodeId,
+    x: ValueId,
+    y: ValueId,
+) -> Option<Operand> {
+    let (_, rows) = cx.shape(x).ok()?.split_last()?;
+    let (first, others) = cx.shape(y).ok()?.split_at_checked(rows.len())?;
+    let numbers: Vec<i64> = others.iter().map(Dim::as_const).collect::<Option<_>>()?;
+    if !cx.same_shape(rows, first) {
+        return None;
+    }
+    let count = i64::try_from(rows.len()).ok()?;
+    // Before version 15 a Shape gives all sizes.
+    let known = if cx.opset(reshape) < 15 {
+        let all = change.op("Shape", [x.into()], []);
+        let places = change.ints("places", &(0..count).collect::<Vec<_>>());
+        change.op("Gather", [all, places], [])
+    } else {
+        change.op("Shape", [x.into()], [("end", count).into()])
+    };
+    let numbers = change.ints("sizes", &numbers);
+    Some(change.op("Concat", [known, numbers], [("axis", 0).into()]))
 }
 
 /// How many products read a value first.

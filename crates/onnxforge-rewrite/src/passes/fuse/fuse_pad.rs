@@ -14,7 +14,6 @@
 
 use crate::passes::pass;
 use crate::{At, Change, Cx, Reason, Skip};
-use onnxforge_ir::dim::Dim;
 use onnxforge_ir::{Accuracy, NodeId};
 
 pass!(fuse_pad { stage: Fuse, needs: ["Pad"], rules: [CONV, INTEGER, POOL] });

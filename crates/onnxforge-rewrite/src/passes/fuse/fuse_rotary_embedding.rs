@@ -13,18 +13,18 @@
 //! into the operator's shape would take more nodes.
 
 use crate::passes::pass;
-use crate::passes::recognize::heads::split_heads;
+use crate::passes::recognize::heads::{Source, split_heads};
 use crate::passes::recognize::rotary::{Pairs, joined, part, turned, whole};
 use crate::passes::recognize::rotary_angles::{Angles, angles, before_moves, is_doubled};
 use crate::passes::recognize::slice_cuts::axis_size;
-use crate::passes::targets::{COREML, COREML_FILE, TFLITE, TFLITE_FILE};
+use crate::passes::targets::{COREML, TFLITE, TFLITE_FILE};
 use crate::{At, Change, Cx, Reason, Skip, Trail};
 use onnxforge_ir::edit::Operand;
 use onnxforge_ir::{Accuracy, Attr, DType, NodeId, Op, ValueId};
 
 pass!(fuse_rotary_embedding {
     stage: Fuse,
-    runs: Except(&[&TFLITE, &COREML, &TFLITE_FILE, &COREML_FILE]),
+    runs: Except(&[&TFLITE, &COREML, &TFLITE_FILE]),
     rules: [TURNED, JOINED, PARTIAL, HEADS],
 });
 
@@ -242,7 +242,9 @@ fn partial(cx: &Cx<'_>, concat: NodeId) -> Result<Change, Skip> {
 /// Rotates before the heads are split off, so that whoever joins them again finds them together.
 fn heads(cx: &Cx<'_>, id: NodeId) -> Result<Change, Skip> {
     let four = cx.input(id, 0)?;
-    let (x, count, [split, transpose]) = split_heads(cx, four, id)?;
+    let (Source::Value(x), count, [split, transpose]) = split_heads(cx, four, id)? else {
+        return Err(Skip::NOT_HERE);
+    };
     cx.read_only_by(four, id)?;
     cx.read_only_by(cx.output(split)?, transpose)?;
     let y = cx.output(id)?;

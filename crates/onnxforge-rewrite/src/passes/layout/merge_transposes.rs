@@ -12,10 +12,9 @@
 use crate::passes::layout::views::belongs_to_product;
 use crate::passes::pass;
 use crate::passes::recognize::orders::{as_ints, inverse, is_identity, permutation};
-use crate::passes::recognize::reshape_target::constant_target;
+use crate::passes::recognize::reshape_target;
 use crate::{At, Change, Cx, Reason, Skip};
 use onnxforge_ir::dim::Dim;
-use onnxforge_ir::edit::Operand;
 use onnxforge_ir::{Accuracy, NodeId};
 
 const RESHAPES: &[&str] = &["Reshape", "Flatten", "Squeeze", "Unsqueeze"];
@@ -67,24 +66,14 @@ fn merge(cx: &Cx<'_>, last: NodeId) -> Result<Change, Skip> {
     }
     let (given, wanted) = (cx.shape(x)?, cx.shape(y)?);
     let result = if is_identity(&order) {
-        in_shape(cx, &mut change, x.into(), given, wanted)?
+        reshape_target::reshaped(cx, &mut change, x.into(), given, wanted)?
     } else {
-        let parted = in_shape(cx, &mut change, x.into(), given, &cut)?;
+        let parted = reshape_target::reshaped(cx, &mut change, x.into(), given, &cut)?;
         let turned = change.op("Transpose", [parted], [("perm", as_ints(&order)).into()]);
-        in_shape(cx, &mut change, turned, &moved, wanted)?
+        reshape_target::reshaped(cx, &mut change, turned, &moved, wanted)?
     };
     change.replace(y, result);
     Ok(change)
-}
-
-/// A tensor of the shape `from` in the shape `to`.
-fn in_shape(cx: &Cx<'_>, change: &mut Change, x: Operand, from: &[Dim], to: &[Dim]) -> Result<Operand, Skip> {
-    if cx.same_shape(from, to) {
-        return Ok(x);
-    }
-    let target = constant_target(cx, from, to).ok_or(Reason::UnknownShape)?;
-    let shape = change.ints("shape", &target);
-    Ok(change.op("Reshape", [x, shape], []))
 }
 
 /// The parts of which the axes of both shapes consist; axes of size 1 have none.

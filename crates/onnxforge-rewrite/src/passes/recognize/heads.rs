@@ -1,6 +1,7 @@
 //! Heads of attention: how they are split off, and repeated for groups.
 
 use super::orders::permutation;
+use super::rows::RowProduct;
 use crate::{Change, Cx, Reason, Skip};
 use onnxforge_ir::dim::Dim;
 use onnxforge_ir::edit::Operand;
@@ -49,20 +50,48 @@ pub fn repeated(cx: &Cx<'_>, y: ValueId, id: NodeId) -> Option<(ValueId, [NodeId
 /// The order of axes that puts heads before the sequence, and back.
 pub const SWAPPED: [usize; 4] = [0, 2, 1, 3];
 
-/// The source [batch, sequence, heads · size] of which `value` is [batch, head, sequence, size], how many heads there are, and the
-/// Reshape and the Transpose that split them off, beside `reader`.
-pub fn split_heads(cx: &Cx<'_>, value: ValueId, reader: NodeId) -> Result<(ValueId, i64, [NodeId; 2]), Skip> {
+/// Where heads are split off from: [batch, sequence, heads · size].
+pub enum Source {
+    /// A value.
+    Value(ValueId),
+    /// A product of rows that has not all of its axes yet.
+    Product(RowProduct),
+}
+
+impl Source {
+    /// The value, for a change.
+    pub fn build(&self, cx: &Cx<'_>, change: &mut Change) -> Result<Operand, Skip> {
+        match self {
+            Self::Value(value) => Ok((*value).into()),
+            Self::Product(product) => {
+                product.nodes.iter().for_each(|&node| change.absorb(node));
+                product.build(cx, change)
+            }
+        }
+    }
+}
+
+/// The source of which `value` is [batch, head, sequence, size], how many heads there are, and the Reshape and the Transpose that split them off, beside `reader`.
+pub fn split_heads(cx: &Cx<'_>, value: ValueId, reader: NodeId) -> Result<(Source, i64, [NodeId; 2]), Skip> {
     let transpose = cx.producer(value, "Transpose", reader).ok_or(Skip::NOT_HERE)?;
     let apart = cx.input(transpose, 0)?;
     let split = cx.producer(apart, "Reshape", reader).ok_or(Skip::NOT_HERE)?;
     let x = cx.input(split, 0)?;
     let (from, to) = (cx.shape(x)?, cx.shape(apart)?);
+    let (source, from) = match from {
+        [_, columns] => {
+            let product = RowProduct::of(cx, x, split)?;
+            let shape = product.shape(cx, columns)?;
+            (Source::Product(product), shape)
+        }
+        _ => (Source::Value(x), from.to_vec()),
+    };
     let fits = from.len() == 3 && to.len() == 4 && cx.same_shape(&from[..2], &to[..2]);
     if !fits || permutation(cx, transpose)? != SWAPPED {
         return Err(Skip::NOT_HERE);
     }
     let count = to[2].as_const().ok_or_else(|| Skip::at(Reason::UnknownShape, apart))?;
-    Ok((x, count, [split, transpose]))
+    Ok((source, count, [split, transpose]))
 }
 
 /// What [batch, head, sequence, size] is as [batch, sequence, heads · size].
@@ -70,7 +99,7 @@ pub struct Together {
     /// How many heads there are.
     pub heads: i64,
     /// The value with its heads behind the sequence, as one axis or as two.
-    source: ValueId,
+    source: Source,
     /// The size of all heads, where the source has them apart.
     width: Option<i64>,
     /// The normalization along the size that follows.
@@ -106,13 +135,14 @@ impl Together {
         let unknown = || Skip::at(Reason::UnknownShape, source);
         let heads = heads.as_const().ok_or_else(unknown)?;
         let width = size.as_const().and_then(|size| size.checked_mul(heads)).ok_or_else(unknown)?;
+        let source = Source::Value(source);
         Ok(Self { heads, source, width: Some(width), norm, rotation, moves: vec![transpose] })
     }
 
     /// The value with heads as one axis.
-    pub fn operand(&self, cx: &Cx<'_>, change: &mut Change) -> Operand {
+    pub fn operand(&self, cx: &Cx<'_>, change: &mut Change) -> Result<Operand, Skip> {
         self.moves.iter().for_each(|&node| change.absorb(node));
-        let mut operand: Operand = self.source.into();
+        let mut operand = self.source.build(cx, change)?;
         if let Some(norm) = self.norm {
             change.absorb(norm);
             let call = cx.node(norm);
@@ -125,14 +155,14 @@ impl Together {
             let flat = change.ints("shape", &[0, 0, width]);
             operand = change.op("Reshape", [operand, flat], []);
         }
-        let Some(rotation) = self.rotation else { return operand };
+        let Some(rotation) = self.rotation else { return Ok(operand) };
         change.absorb(rotation);
         let call = cx.node(rotation);
         let mut attrs: Vec<Attr> = call.attrs().to_vec();
         attrs.retain(|attr| &*attr.name != "num_heads");
         attrs.push(("num_heads", self.heads).into());
         let angles = call.inputs()[1..].iter().map(|&input| input.into());
-        change.call(call.op().clone(), std::iter::once(operand).chain(angles), 1, attrs).output(0)
+        Ok(change.call(call.op().clone(), std::iter::once(operand).chain(angles), 1, attrs).output(0))
     }
 }
 

@@ -7,12 +7,30 @@ use onnxforge_ir::edit::Operand;
 use onnxforge_ir::{AttrValue, DType, ValueId};
 use onnxforge_ops::{Array, OpError};
 
+/// How scores are masked.
+#[derive(Clone, Copy)]
+pub enum Masking {
+    /// This is added to them.
+    Sum(ValueId),
+    /// A low number takes their place, where a condition holds or, for those that are seen, where not.
+    Choice {
+        /// The condition.
+        condition: ValueId,
+        /// It holds for scores that stay.
+        seen: bool,
+        /// The number.
+        low: f64,
+    },
+}
+
 /// A mask for the operator.
 pub struct Mask {
     kind: Kind,
     value: ValueId,
-    /// One row for all queries.
+    /// It may have one row for all queries.
     one_row: bool,
+    /// It may have one column for all keys.
+    one_column: bool,
     /// The type in which it was added.
     dtype: DType,
     constant: bool,
@@ -55,12 +73,15 @@ fn lowest(dtype: DType) -> f64 {
 /// 10³⁰, so that a row of nothing else is the mean of all values in both cases.
 const RAISED: f64 = -3e38;
 
+/// Numbers up to this hide keys where they are chosen instead of scores.
+const HIDES: f64 = -1e9;
+
 /// In 16 bits, rows of a constant that have nothing above this leave little of the scores when they are added.
 const LARGE: f64 = -100.0;
 
 impl Mask {
-    /// The mask of an Attention of queries `q` in the type `dtype`, with a row for each query, as runtimes want it.
-    pub fn operand(self, change: &mut Change, q: ValueId, dtype: DType) -> Result<Operand, Skip> {
+    /// The mask of an Attention of these queries and values in the type `dtype`, with a row for each query and a column for each key, as runtimes want it.
+    pub fn operand(self, change: &mut Change, [q, v]: [ValueId; 2], dtype: DType) -> Result<Operand, Skip> {
         let narrows = self.dtype == DType::F32 && dtype != DType::F32;
         if narrows && matches!(self.kind, Kind::Bias | Kind::Raised(_)) {
             return Err(Skip::at(Reason::Rule("a mask of 32 bits would be rounded to 16"), self.value));
@@ -89,10 +110,14 @@ impl Mask {
                 mask = change.op("Where", [mask, yes, no], []);
             }
         }
-        if self.one_row {
-            let rows = change.op("Shape", [q.into()], [("start", 2).into(), ("end", 3).into()]);
-            let one = change.ints("one", &[1]);
-            let shape = change.op("Concat", [rows, one], [("axis", 0).into()]);
+        if self.one_row || self.one_column {
+            let size = |change: &mut Change, of: ValueId, stretched: bool| match stretched {
+                true => change.op("Shape", [of.into()], [("start", 2).into(), ("end", 3).into()]),
+                false => change.ints("one", &[1]),
+            };
+            let rows = size(change, q, self.one_row);
+            let columns = size(change, v, self.one_column);
+            let shape = change.op("Concat", [rows, columns], [("axis", 0).into()]);
             mask = change.op("Expand", [mask, shape], []);
         }
         Ok(mask)
@@ -112,21 +137,52 @@ impl Mask {
     }
 }
 
-/// The mask that `bias` adds to scores of so many rows and columns, if it does not hide all keys of a row, or if that is what
-/// the exporter's guard is for.
-pub fn keep(cx: &Cx<'_>, bias: ValueId, scores: [&Dim; 2], guarded: bool) -> Result<Mask, Skip> {
-    let dtype = cx.dtype(bias)?;
-    let (kind, value) = seen(cx, bias, dtype, guarded)?;
+/// The mask of scores of so many rows and columns, if it does not hide all keys of a row, or if that is what the exporter's guard is for. Where it is known that it `fits`
+/// the scores, it has one row or column where it has not as many as they.
+pub fn keep(
+    cx: &Cx<'_>,
+    masking: Masking,
+    scores: [&Dim; 2],
+    fits: bool,
+    guarded: bool,
+) -> Result<Mask, Skip> {
+    let (kind, value, dtype, whole) = match masking {
+        Masking::Sum(bias) => {
+            let dtype = cx.dtype(bias)?;
+            let (kind, value) = seen(cx, bias, dtype, guarded)?;
+            (kind, value, dtype, bias)
+        }
+        Masking::Choice { condition, seen, low } => {
+            (chosen(condition, seen, low, guarded)?, condition, DType::F32, condition)
+        }
+    };
     // Numbers that differ may stretch the condition.
     let stretched =
         matches!(kind, Kind::Raised(added) if added.iter().any(|of| matches!(of, Added::Numbers(_))));
-    let shaped = if stretched { bias } else { value };
+    let shaped = if stretched { whole } else { value };
     let [.., rows, columns] = cx.shape(shaped)? else { return Err(Skip::at(Reason::Broadcast, value)) };
-    let one_row = !cx.same_dim(rows, scores[0]);
-    if !cx.same_dim(columns, scores[1]) || one_row && rows.as_const() != Some(1) {
+    let may_stretch = |size: &Dim| fits || size.as_const() == Some(1);
+    let (one_row, one_column) = (!cx.same_dim(rows, scores[0]), !cx.same_dim(columns, scores[1]));
+    if one_row && !may_stretch(rows) || one_column && !fits {
         return Err(Skip::at(Reason::Broadcast, value));
     }
-    Ok(Mask { kind, value, one_row, dtype, constant: cx.model.constant(value).is_some() })
+    Ok(Mask { kind, value, one_row, one_column, dtype, constant: cx.model.constant(value).is_some() })
+}
+
+/// What it means that a low number takes the place of scores.
+fn chosen(condition: ValueId, seen: bool, low: f64, guarded: bool) -> Result<Kind, Skip> {
+    match low {
+        f64::NEG_INFINITY if guarded => Ok(if seen { Kind::Seen } else { Kind::Hidden }),
+        f64::NEG_INFINITY => Err(Skip::at(Reason::Rule("a row of the mask may hide all keys"), condition)),
+        _ if low <= HIDES => {
+            let numbers = if seen { [0.0, RAISED] } else { [RAISED, 0.0] };
+            Ok(Kind::Raised(numbers.map(Added::Number)))
+        }
+        _ => Err(Skip::at(
+            Reason::Rule("the number that takes the place of scores is not low enough"),
+            condition,
+        )),
+    }
 }
 
 /// The bias itself, or the condition that it spells out.

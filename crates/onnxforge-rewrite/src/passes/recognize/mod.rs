@@ -1,6 +1,7 @@
 //! What several passes recognise or compute: recognisers of subgraphs and arithmetic with constants.
 
 pub mod activations;
+pub mod affine_norms;
 pub mod bounds;
 pub mod channels;
 pub mod constant_math;
@@ -12,6 +13,8 @@ pub mod reductions;
 pub mod reshape_target;
 pub mod rotary;
 pub mod rotary_angles;
+pub mod rows;
+pub mod selections;
 pub mod slice_cuts;
 pub mod sums;
 pub mod windows;

@@ -15,20 +15,22 @@ pub fn over_root(cx: &Cx<'_>, trail: &mut Trail<'_>, root: NodeId) -> Option<(Va
         let radicand = trail.through(b, "Sqrt").or_else(|| power(trail, b, 0.5))?;
         return Some((a, radicand));
     }
-    let inverse = |trail: &mut Trail<'_>, value| {
-        let through = |trail: &mut Trail<'_>| {
-            let root = match trail.through(value, "Reciprocal") {
-                Some(root) => root,
-                None => trail.pair(value, "Div").filter(|&[one, _]| cx.uniform(one) == Some(1.0))?[1],
-            };
-            trail.through(root, "Sqrt")
-        };
-        trail.attempt(through).or_else(|| power(trail, value, -0.5))
-    };
-    if let Some(radicand) = inverse(trail, b) {
+    if let Some(radicand) = inverse_root(cx, trail, b) {
         return Some((a, radicand));
     }
-    Some((b, inverse(trail, a)?))
+    Some((b, inverse_root(cx, trail, a)?))
+}
+
+/// What `value` is one over the root of.
+pub(super) fn inverse_root(cx: &Cx<'_>, trail: &mut Trail<'_>, value: ValueId) -> Option<ValueId> {
+    let through = |trail: &mut Trail<'_>| {
+        let root = match trail.through(value, "Reciprocal") {
+            Some(root) => root,
+            None => trail.pair(value, "Div").filter(|&[one, _]| cx.uniform(one) == Some(1.0))?[1],
+        };
+        trail.through(root, "Sqrt")
+    };
+    trail.attempt(through).or_else(|| power(trail, value, -0.5))
 }
 
 /// What is raised to the power `exponent`.
@@ -50,9 +52,12 @@ pub fn square(trail: &mut Trail<'_>, value: ValueId) -> Option<ValueId> {
     })
 }
 
-/// What ReduceMean, keeping its axes, is taken of, and over which axes, in order.
+/// What ReduceMean, keeping its axes, or GlobalAveragePool is taken of, and over which axes, in order.
 pub fn mean(cx: &Cx<'_>, trail: &mut Trail<'_>, value: ValueId) -> Option<(ValueId, Vec<usize>)> {
     trail.attempt(|trail| {
+        if let Some(x) = trail.through(value, "GlobalAveragePool") {
+            return Some((x, (2..cx.rank(x).ok()?).collect()));
+        }
         let node = trail.step(value, "ReduceMean")?;
         if !cx.call(node).ok()?.flag("keepdims").ok()? {
             return None;
@@ -97,16 +102,65 @@ fn is_spelled_out(cx: &Cx<'_>, beside: NodeId, value: ValueId) -> bool {
     root.and_then(mean_square).is_some()
 }
 
+/// The variance that `value` is, and where: the mean square of the deviations from the mean, or the mean square less the square of the mean, which some exporters
+/// keep from falling below 0. Answers what has the variance, along which axes.
+pub(super) fn variance(cx: &Cx<'_>, trail: &mut Trail<'_>, value: ValueId) -> Option<(ValueId, Vec<usize>)> {
+    let of_deviations = |trail: &mut Trail<'_>| {
+        let (squares, axes) = mean(cx, trail, value)?;
+        let deviations = square(trail, squares)?;
+        Some((deviation(cx, trail, deviations, &axes)?, axes))
+    };
+    let of_squares = |trail: &mut Trail<'_>| {
+        let difference = match trail.through(value, "Relu") {
+            Some(difference) => difference,
+            None => match trail.with_number(value, "Max") {
+                Some((difference, number)) => (number == 0.0).then_some(difference)?,
+                None => value,
+            },
+        };
+        let [of_squares, squared] = trail.pair(difference, "Sub")?;
+        let (squares, axes) = mean(cx, trail, of_squares)?;
+        let (center, x) = (square(trail, squared)?, square(trail, squares)?);
+        (mean(cx, trail, center)? == (x, axes.clone())).then_some((x, axes))
+    };
+    trail.attempt(of_deviations).or_else(|| trail.attempt(of_squares))
+}
+
 /// What a normalization was recognised as: of what, along which axes, and what is added to the mean square.
 pub type Recognised = (ValueId, Vec<usize>, f64);
 
-/// Deviations from the mean, divided by their root mean square in the call `root` of Div or Mul.
+/// Deviations from the mean, divided by the root of the variance in the call `root` of Div or Mul.
 pub fn standardized(cx: &Cx<'_>, trail: &mut Trail<'_>, root: NodeId) -> Option<Recognised> {
     let (value, radicand) = over_root(cx, trail, root)?;
-    let (variance, epsilon) = trail.with_number(radicand, "Add")?;
-    let (squares, axes) = mean(cx, trail, variance)?;
-    let x = (square(trail, squares)? == value).then(|| deviation(cx, trail, value, &axes))??;
-    Some((x, axes, epsilon))
+    let (spread, epsilon) = trail.with_number(radicand, "Add")?;
+    let (x, axes) = variance(cx, trail, spread)?;
+    (deviation(cx, trail, value, &axes)? == x).then_some((x, axes, epsilon))
+}
+
+/// A scale without effect.
+pub(super) fn ones(change: &mut Change, shape: &[usize], dtype: DType) -> Result<Operand, Skip> {
+    let ones = Array::new(shape, vec![1.0f32; shape.iter().product()])?;
+    Ok(change.constant("scale", cast(&ones.to_tensor().map_err(OpError::from)?, dtype)?))
+}
+
+/// A scale or a bias of the shape that is normalized: the value itself, or a constant that has axes of size 1 in front of that.
+pub(super) fn fitted(
+    cx: &Cx<'_>,
+    change: &mut Change,
+    value: ValueId,
+    shape: &[Dim],
+) -> Result<Operand, Skip> {
+    let misfit = || Skip::at(Reason::Broadcast, value);
+    let own = cx.shape(value)?;
+    if cx.same_shape(shape, own) {
+        return Ok(value.into());
+    }
+    let more = own.len().checked_sub(shape.len()).ok_or_else(misfit)?;
+    let is_same =
+        own[..more].iter().all(|dim| dim.as_const() == Some(1)) && cx.same_shape(shape, &own[more..]);
+    let constant = cx.model.constant(value).filter(|_| is_same).ok_or_else(misfit)?;
+    let reshaped = constant.reshaped(&constant.shape()[more..]).map_err(|_| misfit())?;
+    Ok(change.constant(cx.model.value(value).name().clone(), reshaped))
 }
 
 /// The call of the normalization `op`, without an effective scale, instead of what `recognise` finds at `root`.
@@ -125,8 +179,7 @@ pub fn fuse(
     }
     let y = cx.output(root)?;
     let mut change = trail.change()?;
-    let ones = Array::new(&shape[..], vec![1.0f32; shape.iter().product()])?;
-    let scale = change.constant("scale", cast(&ones.to_tensor().map_err(OpError::from)?, dtype)?);
+    let scale = ones(&mut change, &shape, dtype)?;
     let (axis, epsilon) = (-(shape.len() as i64), epsilon as f32);
     let plain = change.op(op, [x.into(), scale], [("axis", axis).into(), ("epsilon", epsilon).into()]);
     change.replace(y, plain);
@@ -134,7 +187,7 @@ pub fn fuse(
 }
 
 /// The sizes of the axes that a normalization runs along, which must be the last ones.
-fn normalized_shape(cx: &Cx<'_>, x: ValueId, axes: &[usize]) -> Result<Vec<usize>, Skip> {
+pub(super) fn normalized_shape(cx: &Cx<'_>, x: ValueId, axes: &[usize]) -> Result<Vec<usize>, Skip> {
     let shape = cx.shape(x)?;
     if axes.is_empty() || !axes.iter().copied().eq(shape.len() - axes.len()..shape.len()) {
         return Err(Skip::because("it does not run along the last axes"));
@@ -201,7 +254,7 @@ pub fn scaled(cx: &Cx<'_>, product: NodeId, op: &str) -> Result<Change, Skip> {
     if cx.uniform(cx.input(norm, 1)?) != Some(1.0) || cx.node(norm).input(2).is_some() {
         return Err(Skip::NOT_HERE);
     }
-    let inputs = [cx.input(norm, 0)?.into(), scale.into()];
+    let inputs = [cx.input(norm, 0)?].map(Operand::from);
     absorbing(cx, norm, product, scale, inputs.to_vec())
 }
 
@@ -211,7 +264,7 @@ pub fn shifted(cx: &Cx<'_>, sum: NodeId, op: &str) -> Result<Change, Skip> {
     if cx.node(norm).input(2).is_some() {
         return Err(Skip::NOT_HERE);
     }
-    let inputs = [cx.input(norm, 0)?.into(), cx.input(norm, 1)?.into(), bias.into()];
+    let inputs = [cx.input(norm, 0)?, cx.input(norm, 1)?].map(Operand::from);
     absorbing(cx, norm, sum, bias, inputs.to_vec())
 }
 
@@ -225,22 +278,20 @@ fn operand_of(cx: &Cx<'_>, node: NodeId, op: &str) -> Result<(NodeId, ValueId), 
     }
 }
 
-/// The normalization with other inputs instead of `after`, which applies `operand` to it.
+/// The normalization with these inputs and `operand` behind them instead of `after`, which applies `operand` to it.
 fn absorbing(
     cx: &Cx<'_>,
     norm: NodeId,
     after: NodeId,
     operand: ValueId,
-    inputs: Vec<Operand>,
+    mut inputs: Vec<Operand>,
 ) -> Result<Change, Skip> {
     let shape = cx.shape(cx.input(norm, 0)?)?;
     let axis = cx.axis(norm, shape.len())?;
-    if !cx.same_shape(&shape[axis..], cx.shape(operand)?) {
-        return Err(Skip::at(Reason::Broadcast, operand));
-    }
     let y = cx.output(norm)?;
     cx.read_only_by(y, after)?;
     let mut change = cx.change(&[norm, after]);
+    inputs.push(fitted(cx, &mut change, operand, &shape[axis..])?);
     let with = change.remake(cx, norm, inputs);
     change.replace(cx.output(after)?, with);
     Ok(change)

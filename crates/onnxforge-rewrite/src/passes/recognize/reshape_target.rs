@@ -1,8 +1,9 @@
 //! The constant that makes a Reshape give a shape with symbols in it.
 
-use crate::{Cx, Reason, Skip};
+use crate::{Change, Cx, Reason, Skip};
 use onnxforge_ir::ValueId;
 use onnxforge_ir::dim::Dim;
+use onnxforge_ir::edit::Operand;
 
 /// The second input for a Reshape (with `allowzero` 0) of a tensor of shape `from` that gives the shape `to`, which has as
 /// many elements: numbers, 0 where an axis keeps its size, and −1 at most once.
@@ -34,4 +35,20 @@ pub fn constant_target(cx: &Cx<'_>, from: &[Dim], to: &[Dim]) -> Option<Vec<i64>
 /// The same for values, which must have known shapes.
 pub fn target_between(cx: &Cx<'_>, from: ValueId, to: ValueId) -> Result<Vec<i64>, Skip> {
     constant_target(cx, cx.shape(from)?, cx.shape(to)?).ok_or_else(|| Skip::at(Reason::UnknownShape, to))
+}
+
+/// A tensor of the shape `from` in the shape `to`: itself where that is the same.
+pub fn reshaped(
+    cx: &Cx<'_>,
+    change: &mut Change,
+    x: Operand,
+    from: &[Dim],
+    to: &[Dim],
+) -> Result<Operand, Skip> {
+    if cx.same_shape(from, to) {
+        return Ok(x);
+    }
+    let target = constant_target(cx, from, to).ok_or(Reason::UnknownShape)?;
+    let shape = change.ints("shape", &target);
+    Ok(change.op("Reshape", [x, shape], []))
 }

@@ -19,5 +19,7 @@ pub mod replace_einsum;
 pub mod simplify_clips;
 pub mod simplify_shape_chains;
 pub mod simplify_where;
+pub mod squeeze_transposes;
+pub mod unflatten_matmul;
 pub mod unroll_all_loops;
 pub mod unroll_loops;

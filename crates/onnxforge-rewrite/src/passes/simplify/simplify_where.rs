@@ -1,21 +1,25 @@
 //! simplify_where: a Where that need not choose goes away, and one that reads a negation reads the original.
 //!
 //! **Matches** Where(Not(c), a, b) where nothing but such conditions read the negation (`not`); a condition that is the same constant
-//! everywhere, or equal choices (`decided`); a Where of a Where of the same condition, which nothing else reads (`nested`).
-//! **Accuracy** `BitExact`: no element is computed.
+//! everywhere, or equal choices (`decided`); a Where of a Where of the same condition, which nothing else reads (`nested`);
+//! integers that are chosen by arithmetic, Cast(c) · a + Cast(Not(c)) · b (`select`).
+//! **Accuracy** `BitExact`: no element is computed, and sums of an integer and 0 are that integer.
 //! **Proof** By the definition of Where, which hands on one of two elements as it is. Not swaps the cases; a constant condition takes one side everywhere; of
 //! equal choices either is the result; where the outer condition takes the inner Where, the same condition takes the same side within. The driver proves that a chosen operand has the shape of the result (`decided`, `nested`).
+//! Of c and its negation, one is 1 and the other 0 (`select`).
 //! **Trust** A Where whose condition is negated takes its shape from the three shapes that the other one takes it from (`not`): a negation has
 //! the shape of what it negates, and all three are broadcast alike.
-//! **Never** where the condition or the other choice broadcasts the chosen one; a condition that a caller may override.
+//! **Never** floats that are chosen by arithmetic, which makes NaN of an infinity that is not chosen; where the condition or the other choice broadcasts the chosen one; a condition that a caller may override.
 
 use crate::passes::pass;
+use crate::passes::recognize::selections::Selection;
 use crate::{At, Change, Cx, Reason, Skip};
+use onnxforge_ir::dtype::Kind;
 use onnxforge_ir::edit::Operand;
 use onnxforge_ir::value::Use;
 use onnxforge_ir::{Accuracy, NodeId, Trust};
 
-pass!(simplify_where { stage: Canonicalize, trusts: [SameShapeRule], rules: [NOT, DECIDED, NESTED] });
+pass!(simplify_where { stage: Canonicalize, trusts: [SameShapeRule], rules: [NOT, DECIDED, NESTED, SELECT] });
 
 static NOT: At = At {
     name: "not",
@@ -75,5 +79,20 @@ fn nested(cx: &Cx<'_>, outer: NodeId) -> Result<Change, Skip> {
     let mut change = cx.change(&[outer, node]);
     let chosen = change.remake(cx, outer, inputs);
     change.replace(cx.output(outer)?, chosen);
+    Ok(change)
+}
+
+static SELECT: At = At { name: "select", accuracy: Accuracy::BitExact, ops: &["Add"], apply: select };
+
+fn select(cx: &Cx<'_>, sum: NodeId) -> Result<Change, Skip> {
+    let selection = Selection::of(cx, sum).ok_or(Skip::NOT_HERE)?;
+    let y = cx.output(sum)?;
+    if cx.dtype(y)?.kind() == Kind::Float {
+        return Err(Skip::at(Reason::Type, y));
+    }
+    let mut change = cx.change(&[sum]);
+    let [condition, yes, no] = [selection.condition, selection.yes, selection.no].map(Operand::from);
+    let chosen = change.op("Where", [condition, yes, no], []);
+    change.replace(y, chosen);
     Ok(change)
 }

@@ -1,0 +1,5 @@
+//! Conversions to other formats and back.
+
+mod hostile;
+mod random;
+mod tflite;
