@@ -1,5 +1,7 @@
 //! Conversions to other formats and back.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
 mod hostile;
 mod random;
 mod tflite;

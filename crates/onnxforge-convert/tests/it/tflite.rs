@@ -43,7 +43,7 @@ pub fn converted(model: &Model) -> Result<Vec<u8>, Refusals> {
 
 pub fn read(bytes: Vec<u8>) -> Model {
     let source = tflite::decode(&Blob::from(bytes), Path::new("x.tflite"));
-    source.and_then(|source| source.into_model()).unwrap_or_else(|error| panic!("{error}"))
+    source.and_then(onnxforge_ir::io::Source::into_model).unwrap_or_else(|error| panic!("{error}"))
 }
 
 pub fn run(model: &Model, inputs: &HashMap<String, Value>) -> Vec<(std::sync::Arc<str>, Value)> {
