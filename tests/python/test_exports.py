@@ -15,7 +15,7 @@ CASES = {
         for family in ("gptj", "roformer", "cohere")
         for exporter in ("script", "dynamo")
     },
-    "hard swish": (exports.hard_swish(), "keep", {"Conv": 4, "HardSigmoid": 4, "Mul": 4}),
+    "hard swish": (exports.hard_swish(), "keep", {"Conv": 4, "HardSwish": 4}),
     **{
         f"instance norm of {sizes} at {opset}": (
             exports.instance_norm(sizes, opset),

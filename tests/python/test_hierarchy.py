@@ -285,9 +285,9 @@ def test_strip_gives_back_the_bytes(forge, tmp_path, name):
 
 def test_strip_leaves_what_others_wrote(forge, plain, tmp_path):
     written = onnx.load(plain)
-    for n in nodes(written):
+    for number, n in enumerate(nodes(written)):
         del n.metadata_props[:]
-        n.name = f"/{n.name.replace('_', '/')}" if n.name else "/inner/op"
+        n.name = f"/{n.name.replace('_', '/')}" if n.name else f"/inner/op_{number}"
         n.metadata_props.add(key="namespace", value="my/own/levels")
         n.metadata_props.add(key="mine", value="kept")
     write(written, plain)

@@ -162,6 +162,8 @@ NEEDED = {
     "onnx.TensorProto.data_location", "onnx.TensorProto.data_type", "onnx.TensorProto.name", "onnx.ValueInfoProto.name",
     "onnx.StringStringEntryProto.key", "onnx.StringStringEntryProto.value",
 }  # fmt: skip
+# An empty one is mended on load, which is noted.
+MENDED = {"onnx.GraphProto.name", "onnx.OperatorSetIdProto.domain"}
 # A second value beside the one that is there would be a contradiction.
 ONE_OF = {"onnx.AttributeProto.f", "onnx.AttributeProto.i", "onnx.AttributeProto.s", "onnx.TensorProto.raw_data"}
 
@@ -170,7 +172,7 @@ def test_fields_that_are_present_with_their_default(forge, tmp_path):
     """That an `optional` field was set survives also where it says what its absence says."""
     pairs = []
     for field in [field for descriptor in reachable(ModelProto.DESCRIPTOR) for field in descriptor.fields]:
-        if field.is_repeated or field.message_type or field.containing_oneof or field.full_name in ONE_OF:
+        if field.is_repeated or field.message_type or field.containing_oneof or field.full_name in ONE_OF | MENDED:
             continue
         model = corpus.parse(EVERY_FIELD)
         places = [message for message in corpus.messages(model) if message.DESCRIPTOR is field.containing_type]
@@ -390,7 +392,7 @@ def test_changes_at_random_are_refused_or_kept(forge, tmp_path):
     kept = 0
     for source, outcome in zip(sources, outcomes):
         outcome.orderly()
-        if outcome.code == 0 and "topological" not in outcome.err:  # nodes that are out of order are put in order
+        if outcome.code == 0 and "WARN" not in outcome.err:  # what is mended on load is noted
             kept += 1
             before, after = corpus.parse(source), corpus.parse(folder / f"saved_{source.name}")
             assert before.SerializeToString(deterministic=True) == after.SerializeToString(deterministic=True), source

@@ -1,6 +1,6 @@
 //! `onnxforge passes`: the catalogue.
 
-use onnxforge::passes::targets::{TARGETS, Target};
+use onnxforge::passes::targets::{FORMATS, TARGETS, Target};
 use onnxforge::passes::{self, Pass};
 use serde::Serialize;
 
@@ -30,8 +30,9 @@ struct Entry {
 /// The targets for which a pass runs, unless it runs for all.
 fn for_targets(pass: &Pass) -> Vec<&'static str> {
     let wants = |target: &&&'static Target| pass.runs_for(target);
-    let targets: Vec<&str> = TARGETS.iter().filter(wants).map(|target| target.name).collect();
-    if targets.len() == TARGETS.len() { Vec::new() } else { targets }
+    let all = TARGETS.iter().chain(&FORMATS);
+    let targets: Vec<&str> = all.clone().filter(wants).map(|target| target.name).collect();
+    if targets.len() == all.count() { Vec::new() } else { targets }
 }
 
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
