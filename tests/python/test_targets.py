@@ -67,7 +67,7 @@ def test_decomposed_where_the_target_wants_it(forge, tmp_path):
 def test_passes_of_targets_are_listed_and_can_be_asked_for(forge, tmp_path):
     listed = {entry["name"]: entry for entry in json.loads(forge("passes", "--json", "-").good().out)}
     assert listed["ort_conv_activation"]["targets"] == ["ort"]
-    assert listed["decompose_layernorm"]["targets"] == ["tflite"]
+    assert listed["decompose_layernorm"]["targets"] == ["tflite", "tflite-file"]
     assert listed["fuse_attention"]["targets"] == ["portable", "ort"]
     assert listed["fold_constants"]["targets"] == []
     asked = "fuse_conv_batchnorm,ort_conv_activation"
