@@ -69,7 +69,7 @@ def test_every_model_is_what_it_is(forge, tmp_path):
     paths = [unpacked(skeleton, tmp_path) for skeleton in zoo_skeletons()] + sorted(EXAMPLES.glob("*.onnx"))
     found = seen(forge, {path.stem: path for path in paths} | wheels.fetch(ROOT / "target" / "wheels"))
     labels = expected()
-    assert found.keys() == labels.keys() and len(labels) == 49
+    assert found.keys() == labels.keys() and len(labels) == 51
     wrong = {name: (found[name]["class"], label) for name, label in labels.items() if found[name]["class"] != label}
     assert not wrong
     for model in found.values():

@@ -4,7 +4,6 @@ import json
 import random
 import shutil
 
-import lively
 import native
 import numpy as np
 import onnx
@@ -65,8 +64,6 @@ def zoo(forge, tmp_path_factory):
 @pytest.mark.parametrize("name", SMALL_ZOO)
 def test_no_more_nodes_than_the_best_peer(forge, zoo, name, tmp_path):
     model, best = zoo(name), passes.BEST_PEER[name]
-    if name in passes.BEST_PEER_LIVELY:
-        model, best = passes.with_lively_weights(model, tmp_path), passes.BEST_PEER_LIVELY[name]
     found = report(forge, model, tmp_path / "out.onnx", "--verify", "off")
     assert found["stop"] == "fixpoint"
     assert found["after"]["nodes"] <= best
@@ -78,8 +75,7 @@ def test_no_more_nodes_than_the_best_peer(forge, zoo, name, tmp_path):
 
 @pytest.mark.parametrize("name", SMALL_ZOO)
 def test_the_zoo_stays_equal(forge, zoo, name, tmp_path):
-    model = tmp_path / "lively.onnx"
-    onnx.save(lively.lively(onnx.load(zoo(name))), model)
+    model = zoo(name)
     # Verification runs whole models: with kernels of the dev profile and both cores busy that takes longer than other commands.
     report(forge, model, tmp_path / "out.onnx", timeout=180)
     assert_equal(forge, model, tmp_path / "out.onnx", tmp_path)
