@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{Pass, Stage, Work, defaults};
 use crate::{Budget, Skipped, Witness, Workbench};
-use onnxforge_ir::{Model, NodeId};
+use onnxforge_ir::{Model, NodeId, ValueId};
 use onnxforge_ops::infer::Inference;
 use onnxforge_proto::Str;
 use onnxforge_proto::clock::Instant;
@@ -171,6 +171,9 @@ fn run<'m>(
             bench.infer();
         }
     }
+    if bench.mark() != first_mark {
+        declare_widths(bench.model, &bench.facts);
+    }
     let mut sums: BTreeMap<&str, (i64, i64)> = BTreeMap::new();
     for entry in bench.model.journal().iter().skip(first_edit) {
         let sum = sums.entry(&entry.pass).or_default();
@@ -186,6 +189,22 @@ fn run<'m>(
         bench.model.node_count() as i64
     );
     Outcome { passes: outcomes, rounds, stop, inference: Duration::ZERO }
+}
+
+/// Declares the widths of what Attention reads where the target of a Reshape is computed: the standard's inference, which cannot follow every such target,
+/// takes values of unknown width to have none, and runtimes that use it refuse the model.
+fn declare_widths(model: &mut Model, facts: &Inference) {
+    let is_reshaped = |value: &ValueId| {
+        let reshape = model.value(*value).node().map(|id| model.node(id)).filter(|node| node.op().is("Reshape"));
+        let target = reshape.and_then(|node| node.input(1));
+        target.is_some_and(|target| model.constant(target).is_none())
+    };
+    let attention = model.nodes().filter(|(_, node)| node.op().is("Attention"));
+    let read = attention.flat_map(|(_, node)| node.inputs().iter().take(3).copied().flatten());
+    let reshaped: Vec<ValueId> = read.filter(is_reshaped).collect();
+    for value in reshaped {
+        facts.declare_numbers(model, value);
+    }
 }
 
 /// By how much a model may grow: 1 MiB and 5 % of its constants.
