@@ -195,8 +195,12 @@ fn run<'m>(
 /// takes values of unknown width to have none, and runtimes that use it refuse the model.
 fn declare_widths(model: &mut Model, facts: &Inference) {
     let is_reshaped = |value: &ValueId| {
-        let reshape = model.value(*value).node().map(|id| model.node(id)).filter(|node| node.op().is("Reshape"));
-        let target = reshape.and_then(|node| node.input(1));
+        let mut node = model.value(*value).node().map(|id| model.node(id));
+        // Neither changes the width.
+        while let Some(found) = node.filter(|node| node.op().is("Cast") || node.op().is("RotaryEmbedding")) {
+            node = found.input(0).and_then(|input| model.value(input).node()).map(|id| model.node(id));
+        }
+        let target = node.filter(|node| node.op().is("Reshape")).and_then(|node| node.input(1));
         target.is_some_and(|target| model.constant(target).is_none())
     };
     let attention = model.nodes().filter(|(_, node)| node.op().is("Attention"));
