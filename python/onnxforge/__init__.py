@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import errors, results
 from ._api import (
+    analyze,
     attribute,
     audit,
     bench,
@@ -67,6 +68,7 @@ __all__ = [
     "SaveError",
     "UsageError",
     "__version__",
+    "analyze",
     "attribute",
     "audit",
     "bench",

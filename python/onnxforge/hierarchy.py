@@ -30,7 +30,7 @@ class Module:
     @property
     def class_name(self) -> Optional[str]:
         """Its class, where that is known."""
-        name = self._entry.get("class")
+        name = self._entry.get("qualified_class")
         return None if name is None else str(name)
 
     @property

@@ -354,6 +354,27 @@ class CoverageResult(Result):
         yield keys, [[each[key] for key in keys] for each in self.report["categories"]]
 
 
+class AnalyzeResult(CoverageResult):
+    """How many nodes are known to come from a module, and how many each tag has."""
+
+    @property
+    def tags(self) -> dict[str, int]:
+        """Nodes by tag."""
+        return dict(self.report["tag_distribution"])
+
+    @property
+    def warnings(self) -> list[str]:
+        """Categories of which too little is known."""
+        return list(self.report["warnings"])
+
+    def _headline(self) -> str:
+        return f"{self.report['unique_tags']} tags, {super()._headline()}"
+
+    def _tables(self) -> Iterable[tuple[Sequence[str], Iterable[Sequence[object]]]]:
+        yield ("tag", "nodes"), sorted(self.tags.items(), key=lambda entry: -entry[1])
+        yield from super()._tables()
+
+
 class ExtractResult(ModelResult):
     """A module as a model of its own. For a pattern, ``model`` is a dictionary: module path → model."""
 
@@ -371,6 +392,26 @@ class ExtractResult(ModelResult):
     def outputs(self) -> list[dict[str, Any]]:
         """Outputs of the first module: name, type, and the modules that read them."""
         return list(self.parts[0]["outputs"])
+
+    @property
+    def operations(self) -> list[str]:
+        """Names of the nodes of the first module."""
+        return list(self.parts[0]["operations"])
+
+    @property
+    def external_inputs(self) -> list[str]:
+        """Names of the tensors that the first module takes."""
+        return list(self.parts[0]["external_inputs"])
+
+    @property
+    def internal_tensors(self) -> list[str]:
+        """Names of the tensors that only nodes of the first module read."""
+        return list(self.parts[0]["internal_tensors"])
+
+    @property
+    def boundary_operations(self) -> list[str]:
+        """Names of the nodes of the first module that read an input or compute an output."""
+        return list(self.parts[0]["boundary_operations"])
 
     def _headline(self) -> str:
         return ", ".join(f"{each['module'] or 'the model'}: {each['nodes']} nodes" for each in self.parts)

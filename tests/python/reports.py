@@ -152,8 +152,8 @@ class Builder:
             row[evidence] += 1
         for row in found.values():
             row["coverage"] = (row["exact"] + row["inferred"]) / row["nodes"]
-            row["threshold"] = None if row["category"] == "constant" else 0.95
-            row["ok"] = row["threshold"] is None or row["coverage"] >= row["threshold"]
+            row["threshold"] = None if row["category"] == "constant" else 95.0
+            row["ok"] = row["threshold"] is None or 100 * row["coverage"] >= row["threshold"]
         return sorted(found.values(), key=lambda row: -row["nodes"])
 
 

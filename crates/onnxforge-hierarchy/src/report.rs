@@ -143,7 +143,7 @@ impl Contents<'_> {
     /// The data of the page.
     pub fn data(&self) -> String {
         let title = self.file.rsplit(['/', '\\']).next().unwrap_or(self.file);
-        let found = coverage::coverage(self.model, self.hierarchy, self.tags);
+        let found = coverage::coverage(self.model, self.hierarchy, self.tags, &coverage::Thresholds::default());
         let modules = self.modules(&found);
         let data = Data {
             schema: 1,

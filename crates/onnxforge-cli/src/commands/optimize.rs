@@ -5,7 +5,6 @@ mod show;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use onnxforge::hierarchy::sidecar::path_for;
 use onnxforge::io::External;
 use onnxforge::ir::Model;
 use onnxforge::optimize::{Optimized, Options, Report, Times, optimize_with};
@@ -16,7 +15,7 @@ use serde::Serialize;
 
 use super::ExternalArg;
 use super::hierarchy::sidecar;
-use super::tag::write_sidecar;
+use super::tag::write_beside;
 use crate::arguments::{Checks, PlanArgs};
 use crate::failure::{Failure, Verdict};
 use crate::files::WrittenFile;
@@ -32,6 +31,9 @@ pub struct Args {
     output: Option<PathBuf>,
     #[command(flatten)]
     plan: PlanArgs,
+    /// Rewrite only inside of these modules (paths, tags or patterns such as 'encoder.*'), and leave all other nodes as they are.
+    #[arg(long, value_name = "MODULE,…", value_delimiter = ',')]
+    modules: Vec<String>,
     /// Stop after this many edits.
     #[arg(long, value_name = "N")]
     stop_after: Option<usize>,
@@ -76,6 +78,7 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     super::warn_of_newer_opsets(&args.model, &model);
     let options = Options {
         stop_after: args.stop_after,
+        within: args.modules.clone(),
         verification: args.checks.verification(&model, output)?,
         modules: sidecar(&args.model, &model, output),
         ..args.plan.options(passes)
@@ -110,8 +113,7 @@ fn write(
     }
     let mut files = output.save(model, path, args.external)?;
     if has_sidecar {
-        let sidecar = path_for(path);
-        files.extend(write_sidecar(&sidecar, path, model, &modules.hierarchy, &modules.policy, output)?);
+        files.extend(write_beside(path, model, &modules.hierarchy, &modules.policy, output)?);
     }
     if let Some(report) = &args.report {
         let file = path.display().to_string();

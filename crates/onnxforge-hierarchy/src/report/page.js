@@ -34,8 +34,8 @@ function drawCoverage() {
       el("b", {}, category.category), nodesWith(category.nodes, `category:${category.category}`),
       ...kinds.map((kind) => nodesWith(category[kind], `category:${category.category} evidence:${kind}`)),
       el("span", { class: "meter" }, bar(category.coverage, category.ok ? "good" : "bad"),
-        category.threshold !== null && el("i", { class: "tick", style: { left: `${100 * category.threshold}%` } })),
-      percent(category.coverage), category.threshold === null ? "–" : percent(category.threshold),
+        category.threshold !== null && el("i", { class: "tick", style: { left: `${category.threshold}%` } })),
+      percent(category.coverage), category.threshold === null ? "–" : percent(category.threshold / 100),
       el("span", { class: `verdict ${category.ok ? "good" : "bad"}` }, category.ok ? "ok" : "below"),
     ])));
 }
