@@ -23,6 +23,7 @@ from .results import (
     InspectResult,
     ModelResult,
     OptimizeResult,
+    ProfileResult,
     Result,
     TagResult,
     UpgradeResult,
@@ -353,17 +354,9 @@ def bench(
     :param level: how much ONNX Runtime rewrites.
     """
     with tempfile.TemporaryDirectory(prefix="onnxforge-") as folder:
-        words = []
-        for place, model in enumerate(models):
-            if isinstance(model, (str, os.PathLike)):
-                words.append(os.fspath(model))
-                continue
-            words.append(os.path.join(folder, f"model{place}.onnx"))
-            with open(words[-1], "wb") as file:
-                file.write(to_bytes(model))
         answer = ask(
             "bench",
-            *words,
+            *_as_files(models, folder),
             sessions=sessions,
             seconds=seconds,
             rounds=rounds,
@@ -377,6 +370,73 @@ def bench(
             progress=progress,
         )
     return BenchResult(answer)
+
+
+def profile(
+    *models: Model,
+    modules: Optional[Modules] = None,
+    engine: Literal["auto", "ort", "native"] = "auto",
+    sessions: int = 6,
+    seconds: float = 10.0,
+    warmup: int = 2,
+    threads: int = 1,
+    level: Literal["off", "basic", "extended", "all"] = "all",
+    inputs: Optional[Inputs] = None,
+    set_dim: Optional[Mapping[str, int]] = None,
+    seed: int = 0,
+    flame: Optional[PathLike] = None,
+    trace: Optional[PathLike] = None,
+    report: Optional[PathLike] = None,
+    follow_links: bool = False,
+    progress: Optional[ProgressCallback] = None,
+) -> ProfileResult:
+    """Measure how long each PyTorch module takes in ONNX Runtime, or in the native engine where that is not installed.
+
+    ONNX Runtime reads files, so models that are no paths are written to temporary ones.
+
+    :param modules: the PyTorch model's modules, where neither the models nor sidecars beside them tell.
+    :param sessions: how many sessions of each model there are with the profiler; there are as many without.
+    :param seconds: how long to measure each model.
+    :param threads: threads within an operator and between operators.
+    :param level: how much ONNX Runtime rewrites.
+    :param flame: write a flame graph (SVG) of the first model's modules.
+    :param trace: write a run of the first model for Perfetto, with modules as nested slices.
+    :param report: write a page (HTML) that shows the modules of the first model with their times.
+    """
+    with tempfile.TemporaryDirectory(prefix="onnxforge-") as folder:
+        answer = ask(
+            "profile",
+            *_as_files(models, folder),
+            modules=modules,
+            engine=engine,
+            sessions=sessions,
+            seconds=seconds,
+            warmup=warmup,
+            threads=threads,
+            level=level,
+            inputs=inputs,
+            set_dim=set_dim,
+            seed=seed,
+            flame=flame,
+            trace=trace,
+            report=report,
+            follow_links=follow_links,
+            progress=progress,
+        )
+    return ProfileResult(answer)
+
+
+def _as_files(models: Sequence[Model], folder: str) -> list[str]:
+    """Paths of models; those that are none are written into a folder."""
+    words = []
+    for place, model in enumerate(models):
+        if isinstance(model, (str, os.PathLike)):
+            words.append(os.fspath(model))
+            continue
+        words.append(os.path.join(folder, f"model{place}.onnx"))
+        with open(words[-1], "wb") as file:
+            file.write(to_bytes(model))
+    return words
 
 
 def run(

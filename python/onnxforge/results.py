@@ -326,6 +326,37 @@ class BenchResult(Result):
         yield ("model", "nodes", "load, ms", "run, ms", "against the first"), map(row, self.models)
 
 
+class ProfileResult(Result):
+    """How long each PyTorch module takes."""
+
+    @property
+    def models(self) -> list[dict[str, Any]]:
+        """One entry for each model: the times of a run, and of its modules, operators, classes and nodes."""
+        return list(self.report["models"])
+
+    @property
+    def modules(self) -> dict[str, dict[str, Any]]:
+        """The modules of the first model by path: ``self_ms``, ``total_ms`` and ``share``."""
+        return {each["module"]: each for each in self.models[0]["modules"]}
+
+    @property
+    def engine(self) -> str:
+        """What ran: ``ort`` or ``native``."""
+        return str(self.report["engine"])
+
+    def _headline(self) -> str:
+        return ", ".join(f"{each['total_ms']['median']:.3g} ms" for each in self.models)
+
+    def _tables(self) -> Iterable[tuple[Sequence[str], Iterable[Sequence[object]]]]:
+        def row(module: dict[str, Any]) -> Sequence[object]:
+            times = [f"{module[key]['median']:.4g}" for key in ("total_ms", "self_ms")]
+            return module["module"] or ".", *times, f"{module['share']:.1%}"
+
+        for model in self.models:
+            longest = sorted(model["modules"], key=lambda module: -module["total_ms"]["median"])
+            yield (model["model"], "total, ms", "self, ms", "share"), map(row, longest[:30])
+
+
 class TagResult(ModelResult):
     """A model whose nodes know their modules."""
 

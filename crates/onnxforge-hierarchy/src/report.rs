@@ -29,6 +29,8 @@ pub struct Contents<'m> {
     pub flops_note: Option<String>,
     /// What passes did, if they did something.
     pub optimization: Option<Optimization>,
+    /// Milliseconds of each module, by its nodes alone and with everything inside of it, in the order of the table, where they were measured.
+    pub times: Option<Vec<(f64, f64)>>,
 }
 
 /// What passes did.
@@ -86,6 +88,13 @@ struct Both {
     all: u64,
 }
 
+/// Milliseconds of a module itself, and with everything inside of it.
+#[derive(Clone, Copy, Serialize)]
+struct Time {
+    own: f64,
+    all: f64,
+}
+
 #[derive(Serialize)]
 struct Entry<'m> {
     path: &'m str,
@@ -97,6 +106,8 @@ struct Entry<'m> {
     parameters: Both,
     bytes: Both,
     flops: Option<Both>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    time: Option<Time>,
     inputs: Vec<Input>,
     outputs: Vec<Output>,
     weights: Vec<Weight>,
@@ -204,6 +215,7 @@ impl Contents<'_> {
                 parameters: parameters[at],
                 bytes: bytes[at],
                 flops: counted.then(|| flops[at]),
+                time: self.times.as_ref().and_then(|times| times.get(at)).map(|&(own, all)| Time { own, all }),
                 inputs: inputs
                     .into_iter()
                     .map(|(value, from)| Input { name: name(value), r#type: ty(value), from: indices(from) })

@@ -118,7 +118,7 @@ fn write(
     if let Some(report) = &args.report {
         let file = path.display().to_string();
         let effect = Some(optimized.for_page());
-        let text = page(&file, model, &modules.hierarchy, &modules.policy, &[], effect);
+        let text = page(&file, model, &modules.hierarchy, &modules.policy, &[], effect, None);
         files.extend(output.files.write(report, |out| out.write_all(text.as_bytes()))?);
     }
     Ok(files)

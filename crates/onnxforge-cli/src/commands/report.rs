@@ -40,7 +40,7 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     let mut files = Vec::new();
     if let Some(path) = &args.output {
         let file = args.viewed.source.model.display().to_string();
-        let page = page(&file, &model, &hierarchy, &policy, &args.set_dim, None);
+        let page = page(&file, &model, &hierarchy, &policy, &args.set_dim, None, None);
         files.extend(output.files.write(path, |out| out.write_all(page.as_bytes()))?);
     }
     if let Some(path) = &args.model_explorer {
