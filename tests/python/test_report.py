@@ -431,4 +431,4 @@ def test_the_optimizer(chromium, files):
         page.locator(".savers .module").first.click()
         assert selected(page) == "encoder"
     with browser.opened(chromium, files["plain"][0], "#view=optimizer") as sheet:
-        assert sheet.page.locator("[data-view]").count() == 3 and sheet.page.locator("#columns button").count() == 5
+        assert sheet.page.locator("[data-view]").count() == 4 and sheet.page.locator("#columns button").count() == 5

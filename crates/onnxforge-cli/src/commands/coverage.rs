@@ -14,6 +14,7 @@ use crate::output::Output;
 ///
 /// A node of which only the model is known never counts.
 #[derive(Debug, clap::Args)]
+#[group(skip)]
 pub struct Args {
     #[command(flatten)]
     viewed: Viewed,

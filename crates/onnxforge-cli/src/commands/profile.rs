@@ -11,7 +11,7 @@ use onnxforge::bench::{FEWEST, confidence};
 use onnxforge::eval::sample;
 use onnxforge::ir::Model;
 use onnxforge::ops::Value;
-use onnxforge::page::page;
+use onnxforge::page::{Besides, page};
 use onnxforge::profile::{Engine, Measurement, Profile, Profiled, Ran, flame, profile, trace};
 use onnxforge::runtime::Level;
 use serde::Serialize;
@@ -220,7 +220,8 @@ fn write(args: &Args, view: &View, found: &Profiled, output: &Output) -> Result<
     }
     if let Some(path) = &args.report {
         let View { model, hierarchy, policy, .. } = view;
-        let text = page(&file, model, hierarchy, policy, &args.set_dim, None, Some(&found.profile));
+        let besides = Besides { times: Some(&found.profile), ..Besides::default() };
+        let text = page(&file, model, hierarchy, policy, &args.set_dim, besides);
         files.extend(output.files.write(path, |out| out.write_all(text.as_bytes()))?);
     }
     Ok(files)

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use onnxforge::hierarchy::explorer::graphs;
 use onnxforge::infer::Inference;
-use onnxforge::page::page;
+use onnxforge::page::{Besides, page};
 
 use super::Written;
 use super::hierarchy::{View, Viewed};
@@ -40,7 +40,7 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     let mut files = Vec::new();
     if let Some(path) = &args.output {
         let file = args.viewed.source.model.display().to_string();
-        let page = page(&file, &model, &hierarchy, &policy, &args.set_dim, None, None);
+        let page = page(&file, &model, &hierarchy, &policy, &args.set_dim, Besides::default());
         files.extend(output.files.write(path, |out| out.write_all(page.as_bytes()))?);
     }
     if let Some(path) = &args.model_explorer {

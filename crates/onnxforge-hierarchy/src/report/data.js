@@ -1,5 +1,5 @@
 // What the report knows: modules as a tree, nodes, and how numbers are written.
-// These files are one module: data.js, elements.js, tree.js, module.js, page.js, in this order.
+// These files are one module: dagre.min.js, data.js, elements.js, tree.js, module.js, graph.js, page.js, in this order.
 
 // ---------------------------------------------------------------- data
 

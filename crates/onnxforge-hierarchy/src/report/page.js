@@ -5,6 +5,7 @@
 const overview = document.getElementById("overview");
 const VIEWS = {
   modules: { title: "Modules", draw: () => drawDetails() },
+  ...(data.graph && data.nodes.op.length && { graph: { title: "Graph", draw: drawGraph } }),
   coverage: { title: "Coverage", number: () => data.categories.filter(({ ok }) => !ok).length, draw: drawCoverage },
   without: { title: "Without nodes", number: () => withoutNodes.length, draw: drawWithout },
   ...(data.optimization && { optimizer: { title: "Optimizer", draw: drawOptimizer } }),
@@ -140,7 +141,7 @@ function listen() {
   addEventListener("keydown", (event) => {
     if (event.key !== "/" || event.target.closest("input, select")) return;
     event.preventDefault();
-    searchBox.focus();
+    (document.getElementById("graph-search") ?? searchBox).focus();
   });
 }
 
