@@ -1,6 +1,7 @@
 """The fields and options that docs/requirements.md lists for module information, operations, consumers, extraction and coverage."""
 
 import json
+import xml.etree.ElementTree as ElementTree
 
 import numpy as np
 import onnx
@@ -290,3 +291,20 @@ def test_results_of_a_part_optimized_model_are_equal(forge, tmp_path):
         feeds[given.name] = random.integers(0, 2, shape).astype(kind)
     for expected, found in zip(session(before).run(None, feeds), session(onnx.load(small)).run(None, feeds)):
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+# ---------------------------------------------------------------- one drawing
+
+
+def test_a_module_as_a_drawing(forge, plain, tmp_path):
+    made = tmp_path / "net.svg"
+    forge("report", plain, "--graph", "/", "-o", made).good()
+    root = ElementTree.fromstring(made.read_text(encoding="utf-8"))
+    texts = [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")]
+    # The modules right inside, its own nodes, inputs and outputs, and what flows.
+    assert {"stem", "blocks.0", "blocks.1", "shared", "choice", "gate", "head", "Add", "x", "c", "y"} <= set(texts)
+    assert any("float32[batch,4]" in text for text in texts) and "blocks.0.act" not in texts
+    forge("report", plain, "--graph", "blocks.0", "-o", made).good()
+    assert "act" in [text.text for text in ElementTree.fromstring(made.read_text(encoding="utf-8")).iter("{http://www.w3.org/2000/svg}text")]
+    forge("report", plain, "--graph", "blocks.*", "-o", made).refused("--graph", "2 modules")
+    forge("report", plain, "--graph", "block", "-o", made).refused("block")

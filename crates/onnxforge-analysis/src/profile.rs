@@ -222,7 +222,8 @@ pub fn profile(observed: &Observed, hierarchy: &Hierarchy, tags: &Tags) -> Optio
     let Observed { places, sessions } = observed;
     // Milliseconds of each node, by session.
     let mut times: Vec<Vec<f64>> = Vec::new();
-    let (mut totals, mut profiled, mut sums, mut accounted) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut totals, mut profiled, mut sums, mut accounted) =
+        (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for session in sessions {
         let (mut own, nodes, whole) = of_session(session, places.len())?;
         let plain = median(&session.plain) / 1e3;
@@ -239,7 +240,8 @@ pub fn profile(observed: &Observed, hierarchy: &Hierarchy, tags: &Tags) -> Optio
     let table = hierarchy.table();
     let counts = table.len();
     let share = |time: f64| if all.median > 0.0 { time / all.median } else { 0.0 };
-    let estimate = |of: &dyn Fn(&[f64]) -> f64| Estimate::of(&times.iter().map(|own| of(own)).collect::<Vec<f64>>());
+    let estimate =
+        |of: &dyn Fn(&[f64]) -> f64| Estimate::of(&times.iter().map(|own| of(own)).collect::<Vec<f64>>());
     let sum_by = |groups: usize, group: &dyn Fn(&Place) -> Vec<usize>| -> Option<Vec<Estimate>> {
         let of = |own: &Vec<f64>| {
             let mut sum = vec![0.0; groups];
@@ -282,10 +284,12 @@ pub fn profile(observed: &Observed, hierarchy: &Hierarchy, tags: &Tags) -> Optio
     }
     nodes.sort_by(|a, b| b.self_ms.median.total_cmp(&a.self_ms.median));
     let part = |of: &dyn Fn(&Place) -> bool| {
-        let time = |own: &[f64]| places.iter().zip(own).filter(|(place, _)| of(place)).map(|(_, time)| time).sum();
+        let time =
+            |own: &[f64]| places.iter().zip(own).filter(|(place, _)| of(place)).map(|(_, time)| time).sum();
         estimate(&time).map(|estimate| share(estimate.median))
     };
-    let overhead: Vec<f64> = profiled.iter().zip(&totals).map(|(with, without)| with / without - 1.0).collect();
+    let overhead: Vec<f64> =
+        profiled.iter().zip(&totals).map(|(with, without)| with / without - 1.0).collect();
     let total_ms = Estimate::of(&totals)?;
     Some(Profile {
         total_ms,
@@ -317,7 +321,9 @@ fn operators(places: &[Place], sum_by: &SumBy<'_>, share: &dyn Fn(f64) -> f64) -
         let next = numbers.len();
         numbers.entry(&place.op).or_insert((next, 0)).1 += 1;
     }
-    let sums = sum_by(numbers.len(), &|place| numbers.get(&*place.op).map(|&(number, _)| number).into_iter().collect())?;
+    let sums = sum_by(numbers.len(), &|place| {
+        numbers.get(&*place.op).map(|&(number, _)| number).into_iter().collect()
+    })?;
     let group = |(&name, &(number, count)): (&&str, &(usize, usize))| GroupTime {
         name: name.to_owned(),
         count,
@@ -335,7 +341,9 @@ fn classes(hierarchy: &Hierarchy, sum_by: &SumBy<'_>, share: &dyn Fn(f64) -> f64
         let next = numbers.len();
         numbers.entry(module.short_class().unwrap_or("?")).or_insert((next, 0)).1 += 1;
     }
-    let number = |module: ModuleId| numbers.get(table.get(module).short_class().unwrap_or("?")).map_or(0, |&(number, _)| number);
+    let number = |module: ModuleId| {
+        numbers.get(table.get(module).short_class().unwrap_or("?")).map_or(0, |&(number, _)| number)
+    };
     let own = sum_by(numbers.len(), &|place| vec![number(place.module())])?;
     let total = sum_by(numbers.len(), &|place| {
         // A module inside of another one of its class counts once.
@@ -428,7 +436,8 @@ mod tests {
     fn modules_have_the_time_of_what_is_inside_of_them() {
         let hierarchy = hierarchy();
         let tags = Tags::new(hierarchy.table(), &Policy::all());
-        let found = profile(&observed(&hierarchy, &[[1000.0, 3000.0]; 3], 4500.0), &hierarchy, &tags).unwrap();
+        let found =
+            profile(&observed(&hierarchy, &[[1000.0, 3000.0]; 3], 4500.0), &hierarchy, &tags).unwrap();
         let time = |path: &str| {
             let module = found.modules.iter().find(|module| module.module == path).unwrap();
             (module.self_ms.median, module.total_ms.median, module.share)
@@ -445,7 +454,8 @@ mod tests {
     fn what_the_profiler_costs_is_taken_off() {
         let hierarchy = hierarchy();
         let tags = Tags::new(hierarchy.table(), &Policy::all());
-        let found = profile(&observed(&hierarchy, &[[1000.0, 3000.0]; 3], 2000.0), &hierarchy, &tags).unwrap();
+        let found =
+            profile(&observed(&hierarchy, &[[1000.0, 3000.0]; 3], 2000.0), &hierarchy, &tags).unwrap();
         assert_eq!((found.nodes_ms.median, found.modules[0].total_ms.median), (2.0, 2.0));
         assert!((found.overhead - 1.05).abs() < 1e-9, "{}", found.overhead);
     }

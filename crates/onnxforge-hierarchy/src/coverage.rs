@@ -351,10 +351,16 @@ mod tests {
         thresholds.set(Category::Uncategorised, 1.0);
         let of = |category| thresholds.of(category);
         assert_eq!((of(Category::Math), of(Category::Activation)), (Some(50.0), Some(95.0)));
-        assert_eq!((of(Category::Uncategorised), Thresholds::default().of(Category::Uncategorised)), (Some(1.0), None));
-        assert!(CATEGORIES.into_iter().filter(|&category| is_critical(category)).all(|critical| {
-            Thresholds::default().of(critical) == Some(95.0)
-        }));
+        assert_eq!(
+            (of(Category::Uncategorised), Thresholds::default().of(Category::Uncategorised)),
+            (Some(1.0), None)
+        );
+        assert!(
+            CATEGORIES
+                .into_iter()
+                .filter(|&category| is_critical(category))
+                .all(|critical| { Thresholds::default().of(critical) == Some(95.0) })
+        );
     }
 
     #[test]

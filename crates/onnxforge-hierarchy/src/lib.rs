@@ -6,6 +6,7 @@
 
 pub mod consumers;
 pub mod coverage;
+pub mod drawing;
 pub mod effect;
 pub mod evidence;
 pub mod explorer;

@@ -185,7 +185,8 @@ impl Contents<'_> {
     /// The data of the page.
     pub fn data(&self) -> String {
         let title = self.file.rsplit(['/', '\\']).next().unwrap_or(self.file);
-        let found = coverage::coverage(self.model, self.hierarchy, self.tags, &coverage::Thresholds::default());
+        let found =
+            coverage::coverage(self.model, self.hierarchy, self.tags, &coverage::Thresholds::default());
         let modules = self.modules(&found);
         let data = Data {
             schema: 1,
@@ -248,7 +249,11 @@ impl Contents<'_> {
                 parameters: parameters[at],
                 bytes: bytes[at],
                 flops: counted.then(|| flops[at]),
-                time: self.times.as_ref().and_then(|times| times.get(at)).map(|&(own, all)| Time { own, all }),
+                time: self
+                    .times
+                    .as_ref()
+                    .and_then(|times| times.get(at))
+                    .map(|&(own, all)| Time { own, all }),
                 inputs: inputs
                     .into_iter()
                     .map(|(value, from)| Input { name: name(value), r#type: ty(value), from: indices(from) })
@@ -346,7 +351,9 @@ impl Contents<'_> {
         let mut flow = Flow::default();
         let mut texts: HashMap<String, usize> = HashMap::new();
         let mut tensors: HashMap<ValueId, usize> = HashMap::new();
-        for (id, value) in self.model.values().filter(|(_, value)| value.is_live() && value.constant().is_none()) {
+        for (id, value) in
+            self.model.values().filter(|(_, value)| value.is_live() && value.constant().is_none())
+        {
             let maker = match value.def() {
                 Def::Node { node, .. } => numbers.get(node).copied(),
                 // What a body takes comes from the node that holds it; nobody can tell where what a function takes does.

@@ -134,7 +134,8 @@ impl Sidecar<'_> {
         let (model, hierarchy) = (self.model, self.hierarchy);
         let made = consumers::producers(model, hierarchy, id);
         let read = hierarchy.consumers(model, id);
-        let paths = |modules: &[ModuleId]| hierarchy.table().paths(modules).into_iter().map(Json::from).collect();
+        let paths =
+            |modules: &[ModuleId]| hierarchy.table().paths(modules).into_iter().map(Json::from).collect();
         let tags = |modules: Vec<ModuleId>| -> Json {
             tags_of(self.tags, modules).into_iter().map(Json::from).collect()
         };

@@ -144,7 +144,10 @@ pub fn in_this_library(
 }
 
 /// Runs as often as the budget of a session says. Answers the microseconds of each run that counts, and how many did not.
-fn repeat<E>(options: &Options, mut run: impl FnMut() -> Result<Duration, E>) -> Result<(Vec<f64>, usize), E> {
+fn repeat<E>(
+    options: &Options,
+    mut run: impl FnMut() -> Result<Duration, E>,
+) -> Result<(Vec<f64>, usize), E> {
     let warm = options.warmups.max(1);
     for _ in 0..warm {
         run()?;
@@ -190,7 +193,8 @@ impl Spans {
 
 /// The runs of a profile, each with the calls that began in it.
 fn split(spans: Vec<Span>) -> Vec<Run<Named>> {
-    let (mut wholes, mut nodes): (Vec<Span>, Vec<Span>) = spans.into_iter().partition(|span| span.node.is_none());
+    let (mut wholes, mut nodes): (Vec<Span>, Vec<Span>) =
+        spans.into_iter().partition(|span| span.node.is_none());
     wholes.sort_by(|a, b| a.start.total_cmp(&b.start));
     nodes.sort_by(|a, b| a.start.total_cmp(&b.start));
     let mut nodes = nodes.into_iter().peekable();
@@ -241,7 +245,13 @@ mod tests {
 
     #[test]
     fn what_a_body_takes_is_not_its_holders_own() {
-        let calls = vec![call(0, 0.0, 10.0), call(2, 30.0, 5.0), call(1, 12.0, 50.0), call(3, 31.0, 2.0), call(4, 40.0, 9.0)];
+        let calls = vec![
+            call(0, 0.0, 10.0),
+            call(2, 30.0, 5.0),
+            call(1, 12.0, 50.0),
+            call(3, 31.0, 2.0),
+            call(4, 40.0, 9.0),
+        ];
         let own: Vec<(usize, f64)> = nested(calls).iter().map(|call| (call.node, call.own)).collect();
         assert_eq!(own, [(0, 10.0), (1, 36.0), (2, 3.0), (3, 2.0), (4, 9.0)]);
         let all: f64 = own.iter().map(|(_, own)| own).sum();
@@ -261,8 +271,10 @@ mod tests {
             span(None, 30.0, 8.0),
         ];
         let runs = split(spans);
-        let shown: Vec<Vec<(&str, f64)>> =
-            runs.iter().map(|run| run.calls.iter().map(|call| (&*call.node.name, call.start)).collect()).collect();
+        let shown: Vec<Vec<(&str, f64)>> = runs
+            .iter()
+            .map(|run| run.calls.iter().map(|call| (&*call.node.name, call.start)).collect())
+            .collect();
         assert_eq!(shown, [vec![("a", 1.0), ("b", 5.0)], vec![("a", 1.0)]]);
         assert_eq!(runs[1].total, 8.0);
     }

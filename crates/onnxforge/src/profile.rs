@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-pub use onnxforge_analysis::profile::{Attributed, GroupTime, ModuleTime, NodeTime, Observed, Profile, flame, trace};
+pub use onnxforge_analysis::profile::{
+    Attributed, GroupTime, ModuleTime, NodeTime, Observed, Profile, flame, trace,
+};
 use onnxforge_hierarchy::{Hierarchy, Tags};
 use onnxforge_ir::{Model, NodeId};
 use onnxforge_ops::Value;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::Profile;
+use onnxforge_hierarchy::drawing::escaped;
 
 const WIDTH: f64 = 1200.0;
 const ROW: f64 = 18.0;
@@ -51,7 +52,13 @@ pub fn flame(profile: &Profile, title: &str) -> String {
         );
         if room >= 3 {
             let text = shortened(&frame.text, room);
-            let _ = write!(svg, "<text x=\"{:.2}\" y=\"{:.1}\">{}</text>", frame.x + 3.0, y + 12.5, escaped(&text));
+            let _ = write!(
+                svg,
+                "<text x=\"{:.2}\" y=\"{:.1}\">{}</text>",
+                frame.x + 3.0,
+                y + 12.5,
+                escaped(&text)
+            );
         }
         svg.push_str("</g>\n");
     }
@@ -84,7 +91,9 @@ fn frames(profile: &Profile) -> Vec<Frame> {
     while let Some((at, x, width, level)) = open.pop() {
         let module = &profile.modules[at];
         let own = match module.parent.map(|parent| profile.modules[parent].module.as_str()) {
-            Some(above) => module.module.strip_prefix(above).unwrap_or(&module.module).trim_start_matches('.'),
+            Some(above) => {
+                module.module.strip_prefix(above).unwrap_or(&module.module).trim_start_matches('.')
+            }
             None => "",
         };
         let class = module.class.as_deref().unwrap_or_default();
@@ -114,8 +123,18 @@ fn frames(profile: &Profile) -> Vec<Frame> {
             match what {
                 Ok(child) => open.push((child, from, wide, level + 1)),
                 Err(op) => {
-                    let title = format!("{op} in {}\n{time:.3} ms", if module.module.is_empty() { "the model" } else { &module.module });
-                    frames.push(Frame { x: from, width: wide, level: level + 1, text: op.to_owned(), title, is_module: false });
+                    let title = format!(
+                        "{op} in {}\n{time:.3} ms",
+                        if module.module.is_empty() { "the model" } else { &module.module }
+                    );
+                    frames.push(Frame {
+                        x: from,
+                        width: wide,
+                        level: level + 1,
+                        text: op.to_owned(),
+                        title,
+                        is_module: false,
+                    });
                 }
             }
             from += wide;
@@ -128,7 +147,9 @@ fn frames(profile: &Profile) -> Vec<Frame> {
 fn colour(text: &str) -> String {
     // Instances of one class look alike.
     let class = text.rsplit(' ').next().unwrap_or(text);
-    let hash = class.bytes().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
+    let hash = class
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
     format!("hsl({} 70% {}%)", hash % 360, 72 + (hash >> 32) % 10)
 }
 
@@ -139,29 +160,12 @@ fn shortened(text: &str, room: usize) -> String {
     text.chars().take(room.saturating_sub(1)).chain(['…']).collect()
 }
 
-fn escaped(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter {
-            '&' => safe.push_str("&amp;"),
-            '<' => safe.push_str("&lt;"),
-            '>' => safe.push_str("&gt;"),
-            '"' => safe.push_str("&quot;"),
-            '\n' => safe.push('\n'),
-            letter if letter.is_control() => safe.push('\u{fffd}'),
-            letter => safe.push(letter),
-        }
-    }
-    safe
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn names_stay_text() {
-        assert_eq!(escaped("<script>\"&\u{1b}"), "&lt;script&gt;&quot;&amp;\u{fffd}");
+    fn frames_of_one_class_look_alike() {
         assert_eq!(shortened("attention", 5), "atte…");
         assert_eq!(colour("layer.0 BertLayer"), colour("layer.1 BertLayer"));
     }

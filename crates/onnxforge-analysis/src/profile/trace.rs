@@ -11,9 +11,7 @@ pub fn trace(observed: &Observed, hierarchy: &Hierarchy, title: &str) -> Json {
     let mut events = vec![json!({
         "ph": "M", "pid": 1, "tid": 1, "name": "process_name", "args": { "name": title },
     })];
-    let slice = |name: &str, category: &str, start: f64, end: f64, args: Json| {
-        json!({ "ph": "X", "pid": 1, "tid": 1, "name": name, "cat": category, "ts": start, "dur": end - start, "args": args })
-    };
+    let slice = |name: &str, category: &str, start: f64, end: f64, args: Json| json!({ "ph": "X", "pid": 1, "tid": 1, "name": name, "cat": category, "ts": start, "dur": end - start, "args": args });
     // Modules that nodes are running for, the outermost first, each with when that began.
     let mut open: Vec<(ModuleId, f64)> = Vec::new();
     let mut now = 0.0;
@@ -28,7 +26,13 @@ pub fn trace(observed: &Observed, hierarchy: &Hierarchy, title: &str) -> Json {
                 (path, Some(class)) => format!("{path} ({class})"),
                 (path, None) => path.to_owned(),
             };
-            events.push(slice(&name, "module", start, end, json!({ "path": &*module.path, "class": module.class.as_deref() })));
+            events.push(slice(
+                &name,
+                "module",
+                start,
+                end,
+                json!({ "path": &*module.path, "class": module.class.as_deref() }),
+            ));
         }
     };
     // The end of the call that others are bodies of: they stay inside of its slice.

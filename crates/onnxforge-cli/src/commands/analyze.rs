@@ -81,7 +81,11 @@ impl<'c> Report<'c> {
         let shown = if detailed { tags.len() } else { MOST_TAGS };
         let mut rows = table(&["tag", "nodes", ""]);
         for &(tag, nodes) in tags.iter().take(shown) {
-            rows.add_row([comfy_table::Cell::new(tag), number(nodes), comfy_table::Cell::new(bar(nodes as u64, most, 20))]);
+            rows.add_row([
+                comfy_table::Cell::new(tag),
+                number(nodes),
+                comfy_table::Cell::new(bar(nodes as u64, most, 20)),
+            ]);
         }
         writeln!(out, "{rows}")?;
         if tags.len() > shown {

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use onnxforge::hierarchy::coverage::{CategoryCoverage, Coverage, Counts, Thresholds, find, name};
+use onnxforge::hierarchy::coverage::{CategoryCoverage, Counts, Coverage, Thresholds, find, name};
 use serde::Serialize;
 use serde::ser::SerializeMap;
 
@@ -64,16 +64,21 @@ impl CategoryArgs {
     /// Leaves nothing but the category that was asked for. Answers the share of nodes that is known of what is left.
     pub fn narrow(&self, found: &mut Coverage) -> Result<f64, Failure> {
         let Some(wanted) = &self.category else { return Ok(found.coverage) };
-        let known = || found.categories.iter().map(|category| category.category).collect::<Vec<_>>().join(", ");
+        let known =
+            || found.categories.iter().map(|category| category.category).collect::<Vec<_>>().join(", ");
         // Of the categories that the model has, a part of a name means the one that it fits.
-        let mut fits = found.categories.iter().map(|category| category.category).filter(|name| name.contains(&**wanted));
+        let mut fits =
+            found.categories.iter().map(|category| category.category).filter(|name| name.contains(&**wanted));
         let chosen = match (fits.next(), fits.next()) {
             (Some(one), None) => one,
             (first, _) => match find(wanted) {
                 Ok(category) if first.is_some() => name(category),
                 _ => {
                     let fits = if first.is_none() { "no" } else { "more than one" };
-                    return Err(Failure::new(format!("{fits} category {wanted:?} here; there are {}", known())));
+                    return Err(Failure::new(format!(
+                        "{fits} category {wanted:?} here; there are {}",
+                        known()
+                    )));
                 }
             },
         };

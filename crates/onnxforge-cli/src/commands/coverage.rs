@@ -82,6 +82,10 @@ pub fn summary(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         found.with_parameters.nodes,
     )?;
     let read = found.consumers;
-    writeln!(out, "{} of {} tensors known with all their consumers ({:.1} %)", read.tagged, read.total, read.percentage)?;
+    writeln!(
+        out,
+        "{} of {} tensors known with all their consumers ({:.1} %)",
+        read.tagged, read.total, read.percentage
+    )?;
     writeln!(out, "known from: {}", evidence.join(", "))
 }

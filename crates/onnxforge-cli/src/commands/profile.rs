@@ -146,7 +146,8 @@ struct ModelReport {
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     let written = || args.flame.iter().chain(&args.trace).chain(&args.report);
     output.files.require_folders(written())?;
-    let sources = args.models.iter().map(|model| Source { model: model.clone(), modules: args.modules.clone() });
+    let sources =
+        args.models.iter().map(|model| Source { model: model.clone(), modules: args.modules.clone() });
     let sources: Vec<Source> = sources.collect();
     for target in written() {
         sources.iter().try_for_each(|source| forbid_inputs(target, &source.files()))?;
@@ -166,7 +167,8 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     let mut found: Vec<Profiled> = Vec::new();
     for (path, view) in args.models.iter().zip(&views) {
         let seen = (&view.hierarchy, &view.tags);
-        let measured = profile(path, &view.model, seen, &inputs, (args.engine.into(), &options), output.progress());
+        let measured =
+            profile(path, &view.model, seen, &inputs, (args.engine.into(), &options), output.progress());
         found.push(measured.map_err(|error| Failure::from(error).about(path))?);
     }
     let files = write(args, &views[0], &found[0], output)?;

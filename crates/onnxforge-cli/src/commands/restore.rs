@@ -65,7 +65,8 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     store::write(&mut model, &hierarchy, &policy, WriteOptions::default());
     let mut files = output.save(&model, &args.output, args.external)?;
     files.extend(write_beside(&args.output, &model, &hierarchy, &policy, output)?);
-    let coverage = coverage(&model, &hierarchy, &Tags::new(hierarchy.table(), &policy), &Thresholds::default());
+    let coverage =
+        coverage(&model, &hierarchy, &Tags::new(hierarchy.table(), &policy), &Thresholds::default());
     let report = Report { schema: 1, coverage, files };
     output.result(&report, |out| {
         let counts = report.coverage.counts;

@@ -89,10 +89,12 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
         if args.strip_traces {
             stripped = store::strip(&mut model, Strip::Traces);
         }
-        store::write(&mut model, &hierarchy, &policy, WriteOptions {
-            consumers: args.consumers.is_some(),
-            operations: args.operations,
-        });
+        store::write(
+            &mut model,
+            &hierarchy,
+            &policy,
+            WriteOptions { consumers: args.consumers.is_some(), operations: args.operations },
+        );
         files = output.save(&model, path, args.external)?;
     }
     let target = args.output.as_ref().unwrap_or(&args.viewed.source.model);

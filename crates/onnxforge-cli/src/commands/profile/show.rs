@@ -35,7 +35,8 @@ impl Report {
             Ran::Ort => format!("ONNX Runtime {}", self.runtime.as_deref().unwrap_or("of unknown version")),
             Ran::Native => "native engine (ONNX Runtime is faster, and spends its time elsewhere)".to_owned(),
         };
-        let inputs = self.inputs.iter().map(|input| format!("{} {}{:?}", input.name, input.r#type, input.shape));
+        let inputs =
+            self.inputs.iter().map(|input| format!("{} {}{:?}", input.name, input.r#type, input.shape));
         writeln!(
             out,
             "{engine}, {} {}, {} sessions; intervals of {:.1} %; inputs: {}",
@@ -75,7 +76,9 @@ impl ModelReport {
     fn own(&self, at: usize) -> f64 {
         let modules = &self.profile.modules;
         let home = |mut at: usize| {
-            while !self.tagged[at] && let Some(parent) = modules[at].parent {
+            while !self.tagged[at]
+                && let Some(parent) = modules[at].parent
+            {
                 at = parent;
             }
             at
@@ -180,7 +183,11 @@ fn beside(models: &[ModelReport], depth: usize, out: &mut dyn Write) -> io::Resu
                     let sure = after.low > before.high || after.high < before.low;
                     let by = if before.median > 0.0 { after.median / before.median - 1.0 } else { 0.0 };
                     cells.push(number(shown(&after)));
-                    cells.push(number(if sure { format!("{:+.1} %", by * 100.0) } else { "noise".to_owned() }));
+                    cells.push(number(if sure {
+                        format!("{:+.1} %", by * 100.0)
+                    } else {
+                        "noise".to_owned()
+                    }));
                 }
                 None => cells.extend([number("-"), number("gone")]),
             }
