@@ -105,6 +105,13 @@ pub struct Session<'m> {
     /// Nodes of the graph that compute the same in every run.
     fixed: HashSet<NodeId>,
     progress: &'m dyn Progress,
+    clock: Option<&'m dyn Clock>,
+}
+
+/// Hears when each node began and ended, those in bodies and functions before the nodes that hold or call them.
+pub trait Clock: Sync {
+    /// A node was run.
+    fn ran(&self, node: NodeId, start: Instant, end: Instant);
 }
 
 impl<'m> Session<'m> {
@@ -115,12 +122,18 @@ impl<'m> Session<'m> {
         let constants = (0..last).map(|_| OnceLock::new()).collect();
         let mut fixed = if options.keep_constants { constant_nodes(model) } else { HashSet::new() };
         fixed.retain(|&node| model.node(node).scope() == model.main());
-        Self { model, options, plans, functions: Functions::of(model), constants, fixed, progress: &Silent }
+        let functions = Functions::of(model);
+        Self { model, options, plans, functions, constants, fixed, progress: &Silent, clock: None }
     }
 
     /// The same, reporting every node of the model's graph that is done.
     pub fn watched(self, progress: &'m dyn Progress) -> Self {
         Self { progress, ..self }
+    }
+
+    /// The same, telling when each node began and ended.
+    pub fn timed(self, clock: &'m dyn Clock) -> Self {
+        Self { clock: Some(clock), ..self }
     }
 
     /// From now on, runs end at this time.
