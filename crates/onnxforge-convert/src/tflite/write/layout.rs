@@ -5,7 +5,7 @@ use onnxforge_ir::{DType, NodeId, ValueId};
 use onnxforge_ops::Array;
 use onnxforge_ops::call::{axes, axis};
 
-use super::{Why, Writer};
+use super::{Why, Writer, quantized};
 use crate::tflite::graph::Setting;
 use crate::tflite::schema;
 
@@ -121,7 +121,7 @@ pub fn pad(w: &mut Writer<'_>, id: NodeId) -> Result<(), Why> {
             match value.filter(|_| !is_zero) {
                 None => w.emit(schema::PAD, 1, vec![], &[from, list], &[y]),
                 Some(value) => {
-                    let value = w.tensor(value)?;
+                    let value = if w.in_integers { quantized::least(w, id)? } else { w.tensor(value)? };
                     w.emit(schema::PADV2, 1, vec![], &[from, list, value], &[y]);
                 }
             }
