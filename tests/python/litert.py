@@ -228,6 +228,7 @@ def quantize(model, target, unsigned=False):
     """What ONNX Runtime's static quantizer makes of a model: QDQ, weights by channel, calibrated on random inputs."""
     import warnings
 
+    import onnx
     from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
@@ -241,7 +242,9 @@ def quantize(model, target, unsigned=False):
     prepared = target.with_suffix(".prepared.onnx")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        quant_pre_process(str(model), str(prepared), skip_symbolic_shape=True)
+        # The quantizer wants weights in the file itself.
+        onnx.save(onnx.load(model), prepared)
+        quant_pre_process(str(prepared), str(prepared), skip_symbolic_shape=True)
         quantize_static(
             str(prepared),
             str(target),

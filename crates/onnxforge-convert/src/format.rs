@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use onnxforge_ir::{Model, NodeId};
 use onnxforge_ir::io::{LoadError, Source};
+use onnxforge_ir::{Model, NodeId};
 use onnxforge_rewrite::passes::targets::{TFLITE_FILE, Target};
 use serde::Serialize;
 

@@ -13,8 +13,8 @@ use onnxforge_ops::eval::sample::SampleError;
 use onnxforge_rewrite::interface::InterfaceError;
 use onnxforge_rewrite::upgrade::UpgradeError;
 use onnxforge_verify::VerifyError;
-use onnxforge_verify::guard::GuardError;
 use onnxforge_verify::engine::EngineError;
+use onnxforge_verify::guard::GuardError;
 use onnxforge_verify::runtime::Missing;
 use onnxforge_verify::runtime::litert::LiteRtError;
 

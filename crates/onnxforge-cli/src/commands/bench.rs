@@ -13,11 +13,11 @@ use comfy_table::Cell;
 use onnxforge::analysis::inspect::inspect;
 use onnxforge::bench::{self, Budget, Estimate, FEWEST, Group, Measured, Memory, Verdict as Said};
 use onnxforge::eval::{check_inputs, sample};
+use onnxforge::formats::Format;
 use onnxforge::ir::Model;
 use onnxforge::ops::Value;
 use onnxforge::progress::Unit;
 use onnxforge::runtime::find::VARIABLE;
-use onnxforge::formats::Format;
 use onnxforge::runtime::litert::{LiteRt, MeasureOptions};
 use onnxforge::runtime::timed::Inputs;
 use onnxforge::runtime::{Level, Runtime};
@@ -126,7 +126,9 @@ impl Host {
         match models.iter().filter(|path| is_tflite(path)).count() {
             0 => Ok(Self::OnnxRuntime(Runtime::get()?)),
             count if count == models.len() => Ok(Self::LiteRt(LiteRt::get()?)),
-            _ => Err(Failure::new("ONNX models and files of TensorFlow Lite run in different runtimes: measure one kind at a time")),
+            _ => Err(Failure::new(
+                "ONNX models and files of TensorFlow Lite run in different runtimes: measure one kind at a time",
+            )),
         }
     }
 

@@ -4,9 +4,9 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use comfy_table::Cell;
+use onnxforge::formats::{Layout, Weights};
 use onnxforge::interface::Wishes;
 use onnxforge::verify::Verdict as Said;
-use onnxforge::formats::{Layout, Weights};
 use onnxforge::{ConvertOptions, Converted, convert_with};
 use serde::Serialize;
 
@@ -132,7 +132,11 @@ impl Shown {
                 }
             }
             for refusal in &summary.floats {
-                writeln!(out, "{} ({}) computes in floats: {}", refusal.node, refusal.operator, refusal.reason)?;
+                writeln!(
+                    out,
+                    "{} ({}) computes in floats: {}",
+                    refusal.node, refusal.operator, refusal.reason
+                )?;
             }
             if !summary.channels_last.is_empty() {
                 let turned = [&summary.channels_last.inputs[..], &summary.channels_last.outputs[..]].concat();

@@ -33,12 +33,8 @@ pub fn lower(model: &Model, settings: &Settings<'_>) -> Result<Artifact, Refusal
     let written = write::write(model, settings.weights, settings.layout)?;
     let write::Written { mut graph, floats, channels_last } = written;
     graph.metadata.push((METADATA.to_owned(), metadata(&graph, settings)));
-    let mut summary = Summary {
-        floats,
-        channels_last,
-        delegate: Some(delegate::xnnpack(&graph)),
-        ..Summary::default()
-    };
+    let mut summary =
+        Summary { floats, channels_last, delegate: Some(delegate::xnnpack(&graph)), ..Summary::default() };
     for operator in &graph.operators {
         *summary.operators.entry(operator.builtin.name.to_owned()).or_default() += 1;
     }
@@ -68,7 +64,9 @@ fn metadata(graph: &Graph, settings: &Settings<'_>) -> String {
     let producer = concat!("onnxforge ", env!("CARGO_PKG_VERSION"));
     let known = operators.iter().any(Option::is_some);
     let about = match known {
-        true => json!({ "producer": producer, "source": settings.source, "modules": paths, "operators": operators }),
+        true => {
+            json!({ "producer": producer, "source": settings.source, "modules": paths, "operators": operators })
+        }
         false => json!({ "producer": producer, "source": settings.source }),
     };
     about.to_string()
@@ -112,6 +110,5 @@ pub fn decode(bytes: &Blob, path: &Path) -> Result<Source, LoadError> {
 }
 
 fn message(bytes: &Blob, path: &Path) -> Result<ModelProto, LoadError> {
-    read::read(bytes)
-        .map_err(|error| LoadError::NotAModel { path: path.to_owned(), why: error.to_string() })
+    read::read(bytes).map_err(|error| LoadError::NotAModel { path: path.to_owned(), why: error.to_string() })
 }

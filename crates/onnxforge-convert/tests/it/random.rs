@@ -26,7 +26,8 @@ fn keep(folder: &Path, graph: &Graph, model: &Model, file: &[u8]) {
     let place = |ending: &str| folder.join(format!("{}.{ending}", graph.seed));
     std::fs::write(place("tflite"), file).unwrap();
     save(model, &place("onnx"), &SaveOptions::default()).unwrap();
-    let read = model.scope(model.main()).inputs().iter().map(|port| model.value(port.value).name().to_string());
+    let read =
+        model.scope(model.main()).inputs().iter().map(|port| model.value(port.value).name().to_string());
     let arrays: Vec<(String, &Array)> =
         read.map(|name| (name.clone(), numbers(&graph.inputs[&name]))).collect();
     let arrays: Vec<(&str, &Array)> = arrays.iter().map(|(name, array)| (name.as_str(), *array)).collect();

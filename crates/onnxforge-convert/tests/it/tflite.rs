@@ -262,10 +262,14 @@ fn images_with_channels_last() {
     assert_eq!((kept.transposes, kept.channels_last), (2, ChannelsLast::default()));
     let (file, turned) = written(graph, &Settings { layout: Layout::Nhwc, ..Settings::default() });
     assert_eq!(turned.transposes, 0);
-    assert_eq!((turned.channels_last.inputs, turned.channels_last.outputs), (vec!["x".to_owned()], vec!["y".to_owned()]));
+    assert_eq!(
+        (turned.channels_last.inputs, turned.channels_last.outputs),
+        (vec!["x".to_owned()], vec!["y".to_owned()])
+    );
     let back = read(file);
     let shapes = |model: &Model| {
-        let ports = model.scope(model.main()).inputs().iter().map(|port| model.declared_type(port.value).to_string());
+        let ports =
+            model.scope(model.main()).inputs().iter().map(|port| model.declared_type(port.value).to_string());
         ports.collect::<Vec<_>>()
     };
     assert!(shapes(&back)[0].ends_with("4,4,2]"), "{:?}", shapes(&back));
@@ -278,7 +282,10 @@ fn an_activation_is_applied_by_the_operator_before() {
     assert_eq!(summary.operators.keys().collect::<Vec<_>>(), ["ADD", "MUL"]);
     comes_back(graph);
     // What something else reads stays as it is.
-    let (_, summary) = written("g (float[N,3] x) => (float[N,3] y, float[N,3] a) { a = Add(x, x)  y = Relu(a) }", &Settings::default());
+    let (_, summary) = written(
+        "g (float[N,3] x) => (float[N,3] y, float[N,3] a) { a = Add(x, x)  y = Relu(a) }",
+        &Settings::default(),
+    );
     assert_eq!(summary.operators.keys().collect::<Vec<_>>(), ["ADD", "RELU"]);
 }
 
@@ -297,7 +304,11 @@ fn integers_of_8_bits() {
     assert_eq!(found, expected);
     assert_eq!(summary.floats, []);
     assert_eq!(read(file).operator_counts().get("Conv"), None);
-    for body in ["c = Conv(d, w, b)  r = Relu(c)", "r = Conv(d, w)", "p1 = MaxPool<kernel_shape=[2,2]>(d)  r = Conv(p1, w, b)"] {
+    for body in [
+        "c = Conv(d, w, b)  r = Relu(c)",
+        "r = Conv(d, w)",
+        "p1 = MaxPool<kernel_shape=[2,2]>(d)  r = Conv(p1, w, b)",
+    ] {
         comes_back_in_steps(&between(body), 0.1);
     }
 }

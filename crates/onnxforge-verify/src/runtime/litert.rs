@@ -30,7 +30,9 @@ const LARGEST: u64 = 8 << 30;
 #[derive(Debug, thiserror::Error)]
 pub enum LiteRtError {
     /// It is not there.
-    #[error("LiteRT is not found; `pip install ai-edge-litert`, or set {VARIABLE} to a Python interpreter that has it")]
+    #[error(
+        "LiteRT is not found; `pip install ai-edge-litert`, or set {VARIABLE} to a Python interpreter that has it"
+    )]
     Missing,
     /// It refuses a file, or fails while it runs it.
     #[error("LiteRT: {0}")]

@@ -213,13 +213,7 @@ impl Emit {
 }
 
 /// A node by itself.
-pub fn node(
-    domain: &str,
-    op: &str,
-    inputs: Vec<Str>,
-    outputs: Vec<Str>,
-    attrs: Vec<Attr<'_>>,
-) -> NodeProto {
+pub fn node(domain: &str, op: &str, inputs: Vec<Str>, outputs: Vec<Str>, attrs: Vec<Attr<'_>>) -> NodeProto {
     NodeProto {
         input: inputs,
         output: outputs,

@@ -15,7 +15,10 @@ pub fn channels_first(mut message: ModelProto, turned: &ChannelsLast) -> ModelPr
     for (names, ports, order) in
         [(&turned.inputs, &mut graph.input, LAST), (&turned.outputs, &mut graph.output, FIRST)]
     {
-        for port in ports.iter_mut().filter(|port| port.name.as_deref().is_some_and(|name| names.iter().any(|it| it == name))) {
+        for port in ports
+            .iter_mut()
+            .filter(|port| port.name.as_deref().is_some_and(|name| names.iter().any(|it| it == name)))
+        {
             let Some(name) = port.name.clone() else { continue };
             let inside: Str = format!("{name}/channels_last").as_str().into();
             for node in &mut graph.node {

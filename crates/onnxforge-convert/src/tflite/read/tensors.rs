@@ -142,7 +142,8 @@ fn quantization(
     }
     let axis = table.int(6, 0)?;
     let size = usize::try_from(axis).ok().and_then(|axis| signature.get(axis)).copied();
-    let is_along = scales.len() == 1 || size.and_then(|size| usize::try_from(size).ok()) == Some(scales.len());
+    let is_along =
+        scales.len() == 1 || size.and_then(|size| usize::try_from(size).ok()) == Some(scales.len());
     if !is_along || zeros.len() != scales.len() {
         return Err(table.wrong("scales that do not fit their tensor").into());
     }

@@ -33,11 +33,23 @@ impl Writer<'_> {
             let (Some(x), Some(y), Some(number)) = (node.input(0), node.output(0), self.number_of(id)) else {
                 continue;
             };
-            let [Use::Input { index: 0, .. }] = self.model.value(x).uses() else { continue };
-            let Some(layer) = self.model.value(x).node() else { continue };
-            let is_layer = LAYERS.contains(&&*self.of(layer).op().to_string());
+            // A Transpose between is the same before and after.
+            let mut from = x;
+            let layer = loop {
+                let [Use::Input { index: 0, .. }] = self.model.value(from).uses() else { break None };
+                let Some(layer) = self.model.value(from).node() else { break None };
+                match self.of(layer).input(0).filter(|_| self.of(layer).op().is("Transpose")) {
+                    Some(before) => from = before,
+                    None => break Some(layer),
+                }
+            };
+            let Some(layer) = layer.filter(|layer| LAYERS.contains(&&*self.of(*layer).op().to_string()))
+            else {
+                continue;
+            };
             // What an activation is applied to already has another one.
-            if is_layer && self.model.scope_of(x) == self.model.scope_of(y) && self.is_float(x) {
+            let is_inside = self.model.scope_of(from) == self.model.scope_of(y);
+            if is_inside && self.is_float(x) && !self.activations.contains_key(&layer) {
                 self.becomes.insert(x, y);
                 self.activations.insert(layer, number);
                 self.saved.insert(id);

@@ -46,12 +46,32 @@ enum Stands {
 
 fn result_of(op: &str) -> Option<Stands> {
     Some(match op {
-        "Transpose" | "Reshape" | "Flatten" | "Squeeze" | "Unsqueeze" | "Slice" | "Split" | "Gather" | "Pad"
+        "Transpose"
+        | "Reshape"
+        | "Flatten"
+        | "Squeeze"
+        | "Unsqueeze"
+        | "Slice"
+        | "Split"
+        | "Gather"
+        | "Pad"
         | "onnxforge.tflite.MaxPool2D" => Stands::Moved,
-        "onnxforge.tflite.AveragePool2D" | "onnxforge.tflite.Resize2D" | "ReduceMax" | "ReduceMin"
+        "onnxforge.tflite.AveragePool2D"
+        | "onnxforge.tflite.Resize2D"
+        | "ReduceMax"
+        | "ReduceMin"
         | "GlobalMaxPool" => Stands::Same,
-        "onnxforge.tflite.Conv2D" | "onnxforge.tflite.DepthwiseConv2D" | "onnxforge.tflite.FullyConnected"
-        | "Add" | "Sub" | "Mul" | "MatMul" | "ReduceMean" | "GlobalAveragePool" | "Relu" | "LeakyRelu"
+        "onnxforge.tflite.Conv2D"
+        | "onnxforge.tflite.DepthwiseConv2D"
+        | "onnxforge.tflite.FullyConnected"
+        | "Add"
+        | "Sub"
+        | "Mul"
+        | "MatMul"
+        | "ReduceMean"
+        | "GlobalAveragePool"
+        | "Relu"
+        | "LeakyRelu"
         | "HardSwish" => Stands::Free,
         "Sigmoid" | "Softmax" => Stands::Fixed(1.0 / 256.0, -128),
         "Tanh" => Stands::Fixed(1.0 / 128.0, 0),
@@ -108,13 +128,7 @@ pub fn plan(w: &mut Writer<'_>, id: NodeId) -> Result<Plan, Why> {
 }
 
 /// What the results of a node stand for, or why it does not compute on integers.
-fn results(
-    w: &Writer<'_>,
-    id: NodeId,
-    kind: Stands,
-    op: &str,
-    held: &[i32],
-) -> Result<Quantization, String> {
+fn results(w: &Writer<'_>, id: NodeId, kind: Stands, op: &str, held: &[i32]) -> Result<Quantization, String> {
     let first = held.first().and_then(|&tensor| w.quantization_of(tensor)).cloned();
     let first = first.ok_or("it has no operands")?;
     let output = w.of(id).output(0).ok_or("nothing reads its result")?;
@@ -125,7 +139,10 @@ fn results(
     if op == "Pad" {
         pads(w, id, output)?;
     }
-    let has_weights = matches!(op, "onnxforge.tflite.Conv2D" | "onnxforge.tflite.DepthwiseConv2D" | "onnxforge.tflite.FullyConnected");
+    let has_weights = matches!(
+        op,
+        "onnxforge.tflite.Conv2D" | "onnxforge.tflite.DepthwiseConv2D" | "onnxforge.tflite.FullyConnected"
+    );
     if has_weights {
         weights(w, id, op, &first)?;
     }
@@ -163,6 +180,12 @@ fn pads(w: &Writer<'_>, id: NodeId, output: ValueId) -> Result<(), String> {
     }
 }
 
+/// Whether the least integer stands for 0, which is what padding of the format is.
+pub fn least_is_zero(w: &Writer<'_>, x: ValueId) -> bool {
+    let quantization = w.held.get(&x).and_then(|&held| w.quantization_of(held));
+    quantization.is_some_and(|quantization| quantization.zeros == [-SIGNED])
+}
+
 /// The least integer, for padding in front of a maximum.
 pub fn least(w: &mut Writer<'_>, id: NodeId) -> Result<i32, Why> {
     let x = w.arg(id, 0)?;
@@ -175,7 +198,8 @@ pub fn least(w: &mut Writer<'_>, id: NodeId) -> Result<i32, Why> {
 /// Fails unless the weights and the bias of a layer are what the format takes on integers.
 fn weights(w: &Writer<'_>, id: NodeId, op: &str, x: &Quantization) -> Result<(), String> {
     let held = w.of(id).input(1).and_then(|value| w.held.get(&value).copied());
-    let held = held.filter(|&tensor| w.made(tensor).is_some_and(|it| it.data.is_some() && Some(it.dtype) == i8()));
+    let held =
+        held.filter(|&tensor| w.made(tensor).is_some_and(|it| it.data.is_some() && Some(it.dtype) == i8()));
     let quantization = held.and_then(|tensor| w.quantization_of(tensor));
     let quantization = quantization.ok_or("its weights are not stored as integers of 8 bits")?;
     if quantization.zeros.iter().any(|&zero| zero != 0) {
@@ -190,7 +214,10 @@ fn weights(w: &Writer<'_>, id: NodeId, op: &str, x: &Quantization) -> Result<(),
         let given = w.quantization_of(tensor).ok_or("its bias is not quantized")?;
         let product = product(x, quantization);
         let scale = |index: usize| given.scales.get(index).or(given.scales.first()).copied().unwrap_or(0.0);
-        let fits = product.iter().enumerate().all(|(index, &wanted)| (scale(index) - wanted).abs() <= SCALES_APART * wanted);
+        let fits = product
+            .iter()
+            .enumerate()
+            .all(|(index, &wanted)| (scale(index) - wanted).abs() <= SCALES_APART * wanted);
         let is_plain = given.zeros.iter().all(|&zero| zero == 0);
         if w.made(tensor).map(|tensor| tensor.dtype) == schema::type_code(DType::I32) && is_plain && fits {
             return Ok(());
@@ -213,22 +240,28 @@ fn product(x: &Quantization, weights: &Quantization) -> Vec<f32> {
 pub fn bias(w: &mut Writer<'_>, id: NodeId) -> Result<i32, Why> {
     let (x, weights) = (w.arg(id, 0)?, w.arg(id, 1)?);
     let maps = if w.of(id).op().is("onnxforge.tflite.DepthwiseConv2D") { 3 } else { 0 };
-    let maps = w.shape(weights)?.get(maps).and_then(onnxforge_ir::dim::Dim::as_const).ok_or("maps are not known")?;
+    let maps =
+        w.shape(weights)?.get(maps).and_then(onnxforge_ir::dim::Dim::as_const).ok_or("maps are not known")?;
     let bias = w.of(id).input(2);
     if let Some(&held) = bias.and_then(|bias| w.held.get(&bias)) {
         return Ok(held);
     }
-    let quantization = |w: &Writer<'_>, value: ValueId| w.held.get(&value).and_then(|&held| w.quantization_of(held)).cloned();
+    let quantization = |w: &Writer<'_>, value: ValueId| {
+        w.held.get(&value).and_then(|&held| w.quantization_of(held)).cloned()
+    };
     let (x, weights) = (quantization(w, x), quantization(w, weights));
-    let scales = product(&x.ok_or("its operand is not quantized")?, &weights.ok_or("its weights are not quantized")?);
+    let scales =
+        product(&x.ok_or("its operand is not quantized")?, &weights.ok_or("its weights are not quantized")?);
     let numbers = match bias.and_then(|bias| w.model.constant(bias)) {
         Some(bias) => Array::from_tensor(bias)?.to_f64s()?,
         None => vec![0.0; usize::try_from(maps).unwrap_or(0)],
     };
     let scale = |index: usize| f64::from(scales.get(index).or(scales.first()).copied().unwrap_or(1.0));
-    let integers = numbers.iter().enumerate().map(|(index, number)| (number / scale(index)).round_ties_even() as i32);
+    let integers =
+        numbers.iter().enumerate().map(|(index, number)| (number / scale(index)).round_ties_even() as i32);
     let data = integers.flat_map(i32::to_le_bytes).collect::<Vec<u8>>();
-    let label = w.of(id).output(0).map_or_else(String::new, |output| w.model.value(output).name().to_string());
+    let label =
+        w.of(id).output(0).map_or_else(String::new, |output| w.model.value(output).name().to_string());
     let zeros = vec![0; scales.len()];
     Ok(w.push(Tensor {
         name: format!("{label}/bias"),
@@ -261,7 +294,9 @@ fn wanted(w: &Writer<'_>, value: ValueId, furthest: usize) -> Option<Quantizatio
                 let (dtype, quantization) = meaning(w, node).ok()?;
                 matches!(dtype, DType::I8 | DType::U8).then(|| signed(dtype, quantization))
             }
-            Some(Stands::Moved) if op != "Split" => wanted(w, w.of(node).output(0)?, furthest.checked_sub(1)?),
+            Some(Stands::Moved) if op != "Split" => {
+                wanted(w, w.of(node).output(0)?, furthest.checked_sub(1)?)
+            }
             _ => None,
         }?;
         if asked.scales.len() != 1 || found.as_ref().is_some_and(|found| *found != asked) {
@@ -454,8 +489,11 @@ pub fn real(w: &mut Writer<'_>, value: ValueId, held: i32) -> Result<i32, Why> {
             Some(DType::I16) => bytes.as_chunks().0.iter().map(|&it| i16::from_le_bytes(it).into()).collect(),
             _ => bytes.as_chunks().0.iter().map(|&it| i32::from_le_bytes(it).into()).collect(),
         };
-        let sizes: Vec<usize> =
-            stored.shape.iter().map(|size| size.and_then(|size| usize::try_from(size).ok()).unwrap_or(0)).collect();
+        let sizes: Vec<usize> = stored
+            .shape
+            .iter()
+            .map(|size| size.and_then(|size| usize::try_from(size).ok()).unwrap_or(0))
+            .collect();
         let axis = quantization.axis as usize;
         let behind: usize = sizes.iter().skip(axis + 1).product::<usize>().max(1);
         let along = quantization.scales.len();
@@ -465,7 +503,13 @@ pub fn real(w: &mut Writer<'_>, value: ValueId, held: i32) -> Result<i32, Why> {
             ((integer - zero) as f32 * quantization.scales.get(index).copied().unwrap_or(0.0)).to_le_bytes()
         });
         let data = Some(Blob::from(real.collect::<Vec<u8>>()).into());
-        return Ok(w.push(Tensor { name, dtype: code(DType::F32)?, shape: stored.shape, data, quantization: None }));
+        return Ok(w.push(Tensor {
+            name,
+            dtype: code(DType::F32)?,
+            shape: stored.shape,
+            data,
+            quantization: None,
+        }));
     }
     let dtype = code(DType::F32)?;
     let to = w.push(Tensor { name, dtype, shape: stored.shape, data: None, quantization: None });

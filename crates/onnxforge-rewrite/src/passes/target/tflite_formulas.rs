@@ -22,8 +22,20 @@ use onnxforge_ops::{Array, OpError};
 pass!(tflite_formulas {
     stage: Target,
     needs: [
-        "Elu", "Selu", "Celu", "Softplus", "Softsign", "ThresholdedRelu", "Mish", "Mean", "ReduceL1", "ReduceL2",
-        "ReduceSumSquare", "ReduceLogSum", "ReduceLogSumExp", "Trilu",
+        "Elu",
+        "Selu",
+        "Celu",
+        "Softplus",
+        "Softsign",
+        "ThresholdedRelu",
+        "Mish",
+        "Mean",
+        "ReduceL1",
+        "ReduceL2",
+        "ReduceSumSquare",
+        "ReduceLogSum",
+        "ReduceLogSumExp",
+        "Trilu",
     ],
     runs: Only(&[&TFLITE_FILE]),
     rules: [EXPONENTIAL, ACTIVATION, MEAN, REDUCTION, TRIANGLE],
@@ -192,9 +204,10 @@ static TRIANGLE: At = At {
             let along = column.saturating_sub(row);
             if upper { along >= k } else { along <= k }
         };
-        let mask: Vec<bool> =
-            (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column)))
-            .map(|(row, column)| place(row, column)).collect();
+        let mask: Vec<bool> = (0..rows)
+            .flat_map(|row| (0..columns).map(move |column| (row, column)))
+            .map(|(row, column)| place(row, column))
+            .collect();
         let mut change = cx.change(&[id]);
         let mask = Array::new([rows as usize, columns as usize], mask)?;
         let mask = change.constant("mask", mask.to_tensor().map_err(OpError::from)?);

@@ -1,6 +1,6 @@
 //! tflite_fully_connected: products with a matrix of weights become FULLY_CONNECTED, which has a bias and wants the weights transposed.
 //!
-//! **Matches** MatMul of two or more axes with a constant matrix (`product`); Gemm without a factor, or with a factor of its third operand alone that is 1
+//! **Matches** MatMul of two or more axes with a constant matrix, or one that is dequantized (`product`); Gemm without a factor, or with a factor of its third operand alone that is 1
 //! (`gemm`); Add of such a product, which nothing else reads, and a constant vector along the last axis (`bias`). For files of TensorFlow Lite.
 //! **Accuracy** `Rounding`: kernels for another layout add the same products in another order.
 //! **Proof** The operator is x · wᵀ + b, row by row, for any number of axes before the last. What Gemm adds in another shape than that of a vector
@@ -13,7 +13,7 @@ use crate::passes::pass;
 use crate::passes::targets::TFLITE_FILE;
 use crate::{At, Change, Cx, Reason, Skip};
 use onnxforge_ir::edit::Operand;
-use onnxforge_ir::{Accuracy, DType, NodeId, ValueId};
+use onnxforge_ir::{Accuracy, DType, NodeId, Tensor, ValueId};
 
 pass!(tflite_fully_connected {
     stage: Target,
@@ -29,13 +29,19 @@ static PRODUCT: At = At { name: "product", accuracy: ACCURACY, ops: &["MatMul"],
 static GEMM: At = At { name: "gemm", accuracy: ACCURACY, ops: &["Gemm"], apply: gemm };
 static BIAS: At = At { name: "bias", accuracy: ACCURACY, ops: &["Add"], apply: bias };
 
+/// The constant that a value is dequantized of.
+fn dequantized<'m>(cx: &Cx<'m>, value: ValueId) -> Option<&'m Tensor> {
+    let node = cx.model.value(value).node().filter(|&node| cx.node(node).op().is("DequantizeLinear"))?;
+    cx.model.constant(cx.node(node).input(0)?)
+}
+
 fn product(cx: &Cx<'_>, id: NodeId) -> Result<Change, Skip> {
     let (x, w) = (cx.input(id, 0)?, cx.input(id, 1)?);
-    let weights = cx.model.constant(w).ok_or(Skip::NOT_HERE)?;
+    let weights = cx.model.constant(w).or_else(|| dequantized(cx, w)).ok_or(Skip::NOT_HERE)?;
     if weights.shape().len() != 2 || cx.rank(x)? < 2 {
         return Err(Skip::NOT_HERE);
     }
-    if weights.dtype() != DType::F32 {
+    if cx.dtype(w)? != DType::F32 {
         return Err(Skip::at(Reason::Type, w));
     }
     let mut change = cx.change(&[id]);
@@ -98,11 +104,14 @@ fn bias(cx: &Cx<'_>, id: NodeId) -> Result<Change, Skip> {
     Ok(change)
 }
 
-/// A constant as a vector along the last axis of `beside`, if it is one there and nothing else.
+/// A constant, or what is dequantized of one, as a vector along the last axis of `beside`, if it is one there and nothing else.
 fn as_vector(cx: &Cx<'_>, change: &mut Change, value: ValueId, beside: ValueId) -> Option<Operand> {
-    let constant = cx.model.constant(value)?;
     let shape = cx.facts.shape(beside)?;
     let maps = usize::try_from(shape.last()?.as_const()?).ok()?;
+    if let Some(stored) = dequantized(cx, value) {
+        return (stored.shape() == [maps]).then_some(value.into());
+    }
+    let constant = cx.model.constant(value)?;
     let [outer @ .., last] = constant.shape() else { return None };
     if *last != maps || outer.iter().any(|&size| size != 1) || outer.len() >= shape.len() {
         return None;
