@@ -32,8 +32,16 @@ impl Writer<'_> {
         for port in main.outputs() {
             let value = self.model.value(port.value);
             let [Use::Output { .. }] = value.uses() else { continue };
-            let Some(node) = value.node().filter(|node| !self.saved.contains(node)) else { continue };
-            let from = self.of(node).input(0).filter(|_| self.perm(node).as_deref() == Some(FIRST));
+            let Some(mut node) = value.node() else { continue };
+            // An activation that is applied before the Transpose.
+            if self.saved.contains(&node) {
+                let before =
+                    self.of(node).input(0).filter(|before| self.becomes.get(before) == Some(&port.value));
+                let Some(turn) = before.and_then(|before| self.model.value(before).node()) else { continue };
+                node = turn;
+            }
+            let is_turn = !self.saved.contains(&node) && self.perm(node).as_deref() == Some(FIRST);
+            let from = self.of(node).input(0).filter(|_| is_turn);
             // A constant or an input under two names would be one tensor twice.
             if let Some(from) = from.filter(|&from| self.model.value(from).node().is_some()) {
                 self.becomes.insert(port.value, from);

@@ -458,6 +458,9 @@ pub fn dequantize(w: &mut Writer<'_>, id: NodeId) -> Result<(), Why> {
     if quantization.scales.len() > 1 {
         return Err("what is computed has scales along an axis".into());
     }
+    if dtype == DType::I32 || dtype == DType::I16 && quantization.zeros != [0] {
+        return Err(format!("the format has no such {} that are computed", dtype.name()).into());
+    }
     match w.quantization_of(from) {
         None => stand_for(w, from, if is_signed { &means } else { &quantization }),
         Some(found) if *found == if is_signed { means.clone() } else { quantization.clone() } => {}
