@@ -1,11 +1,11 @@
 //! tflite_fully_connected: products with a matrix of weights become FULLY_CONNECTED, which has a bias and wants the weights transposed.
 //!
-//! **Matches** MatMul of two or more axes with a constant matrix, or one that is dequantized (`product`); Gemm without a factor, or with a factor of its third operand alone that is 1
-//! (`gemm`); Add of such a product, which nothing else reads, and a constant vector along the last axis (`bias`). For files of TensorFlow Lite.
+//! **Matches** MatMul of two or more axes with a constant matrix, or one that is dequantized (`product`); Gemm (`gemm`); Add of such a product, which nothing else reads, and a constant vector along the last axis (`bias`). For files of TensorFlow Lite.
 //! **Accuracy** `Rounding`: kernels for another layout add the same products in another order.
 //! **Proof** The operator is x · wᵀ + b, row by row, for any number of axes before the last. What Gemm adds in another shape than that of a vector
-//! along the last axis an Add adds.
-//! **Bound** All forms sum the same n products, and the bias with one rounding more, wherever in the sum it is added: n + 1. None is added.
+//! along the last axis an Add adds, and factors of Gemm are Muls.
+//! **Bound** All forms sum the same n products, and the bias with one rounding more, wherever in the sum it is added: n + 1. Factors of Gemm take a rounding each, before and
+//! after. None is added.
 //! **Never** vectors; other numbers than floats of 32 bits.
 
 use super::tflite_conv::in_order;
@@ -14,6 +14,7 @@ use crate::passes::targets::TFLITE_FILE;
 use crate::{At, Change, Cx, Reason, Skip};
 use onnxforge_ir::edit::Operand;
 use onnxforge_ir::{Accuracy, DType, NodeId, Tensor, ValueId};
+use onnxforge_ops::{Array, OpError};
 
 pass!(tflite_fully_connected {
     stage: Target,
@@ -56,13 +57,8 @@ fn gemm(cx: &Cx<'_>, id: NodeId) -> Result<Change, Skip> {
     if cx.dtype(x)? != DType::F32 {
         return Err(Skip::at(Reason::Type, x));
     }
-    if call.float("alpha")? != 1.0 {
-        return Err(Reason::Attribute("alpha").into());
-    }
+    let (alpha, beta) = (call.float("alpha")?, call.float("beta")?);
     let third = cx.node(id).input(2);
-    if third.is_some() && call.float("beta")? != 1.0 {
-        return Err(Reason::Attribute("beta").into());
-    }
     let mut change = cx.change(&[id]);
     let x = match call.flag("transA")? {
         true => change.op("Transpose", [x.into()], [("perm", vec![1, 0]).into()]),
@@ -72,11 +68,21 @@ fn gemm(cx: &Cx<'_>, id: NodeId) -> Result<Change, Skip> {
         true => w.into(),
         false => in_order(cx, &mut change, w, &[1, 0])?,
     };
-    let vector = third.and_then(|third| as_vector(cx, &mut change, third, cx.output(id).ok()?));
+    let plain = third.filter(|_| alpha == 1.0 && beta == 1.0);
+    let vector = plain.and_then(|third| as_vector(cx, &mut change, third, cx.output(id).ok()?));
     let inputs = [Some(x), Some(weights), vector].into_iter().flatten();
     let mut y = change.tflite(FULLY_CONNECTED, inputs, []);
+    if alpha != 1.0 {
+        let alpha = change.constant("alpha", Array::scalar(alpha).to_tensor().map_err(OpError::from)?);
+        y = change.op("Mul", [y, alpha], []);
+    }
     if let Some(third) = third.filter(|_| vector.is_none()) {
-        y = change.op("Add", [y, third.into()], []);
+        let mut third: Operand = third.into();
+        if beta != 1.0 {
+            let beta = change.constant("beta", Array::scalar(beta).to_tensor().map_err(OpError::from)?);
+            third = change.op("Mul", [third, beta], []);
+        }
+        y = change.op("Add", [y, third], []);
     }
     change.replace(cx.output(id)?, y);
     Ok(change)
