@@ -1,10 +1,11 @@
 //! Runs passes until nothing changes any more.
 
 use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Pass, Stage, Work, defaults};
-use crate::{Budget, Skipped, Witness, Workbench};
+use crate::{Budget, Skipped, Within, Witness, Workbench};
 use onnxforge_ir::{Model, NodeId, ValueId};
 use onnxforge_ops::infer::Inference;
 use onnxforge_proto::Str;
@@ -25,6 +26,8 @@ pub struct Options<'a> {
     pub stop_after: Option<usize>,
     /// Rules that may change nothing, each with its pass.
     pub barred: Vec<(Str, Str)>,
+    /// Where changes may be made; everywhere without it.
+    pub within: Option<Arc<Within>>,
     /// Only changes that promise to keep every bit are made, whatever else their rules and passes do.
     pub exact: bool,
     /// Hears about progress.
@@ -38,6 +41,7 @@ impl Default for Options<'_> {
             budget: None,
             stop_after: None,
             barred: Vec::new(),
+            within: None,
             exact: false,
             progress: &Silent,
         }
@@ -124,6 +128,7 @@ fn run<'m>(
     }
     budget.barred.extend(options.barred.iter().cloned());
     budget.exact |= options.exact;
+    budget.within = options.within.clone().or(budget.within);
     let first_edit = model.journal().len();
     let nodes_before = model.node_count();
     let mut bench = Workbench::new(model, facts, budget).watched(witness);
