@@ -110,6 +110,13 @@ pub struct Session<'m> {
     /// Bytes of what they gave, as far as it is kept.
     kept: AtomicU64,
     progress: &'m dyn Progress,
+    clock: Option<&'m dyn Clock>,
+}
+
+/// Hears when each node began and ended, those in bodies and functions before the nodes that hold or call them.
+pub trait Clock: Sync {
+    /// A node was run.
+    fn ran(&self, node: NodeId, start: Instant, end: Instant);
 }
 
 impl<'m> Session<'m> {
@@ -129,12 +136,18 @@ impl<'m> Session<'m> {
             fixed,
             kept: AtomicU64::new(0),
             progress: &Silent,
+            clock: None,
         }
     }
 
     /// The same, reporting every node of the model's graph that is done.
     pub fn watched(self, progress: &'m dyn Progress) -> Self {
         Self { progress, ..self }
+    }
+
+    /// The same, telling when each node began and ended.
+    pub fn timed(self, clock: &'m dyn Clock) -> Self {
+        Self { clock: Some(clock), ..self }
     }
 
     /// From now on, runs end at this time.
