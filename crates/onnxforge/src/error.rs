@@ -61,6 +61,11 @@ pub enum Error {
     /// No module fits.
     #[error(transparent)]
     NoModule(#[from] NoModule),
+    /// Only some modules may change, and the whole model is to be converted to other operators.
+    #[error(
+        "another operator set concerns the whole model; convert it first (`onnxforge upgrade`), or leave the choice of modules out"
+    )]
+    WholeModel,
     /// A module cannot be cut out.
     #[error(transparent)]
     Extract(#[from] ExtractError),

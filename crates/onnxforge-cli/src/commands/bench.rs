@@ -94,10 +94,10 @@ struct Report {
 }
 
 #[derive(Debug, Serialize)]
-struct InputReport {
-    name: String,
-    r#type: String,
-    shape: Vec<usize>,
+pub struct InputReport {
+    pub name: String,
+    pub r#type: String,
+    pub shape: Vec<usize>,
 }
 
 #[derive(Debug, Serialize)]
@@ -297,7 +297,8 @@ impl Process<'_> {
     }
 }
 
-fn shown_inputs(inputs: &HashMap<String, Value>) -> Vec<InputReport> {
+/// Inputs as reports list them.
+pub fn shown_inputs(inputs: &HashMap<String, Value>) -> Vec<InputReport> {
     let tensors = inputs.iter().filter_map(|(name, value)| {
         let array = value.array().ok()?;
         let r#type = array.dtype().name().to_owned();
