@@ -81,7 +81,6 @@ pub static PASSES: &[&Pass] = &[
     &target::ort_gemm_activation::PASS,
     &target::decompose_layernorm::PASS,
     &target::tflite_activations::PASS,
-    &target::tflite_formulas::PASS,
     &target::tflite_norms::PASS,
     &target::tflite_softmax::PASS,
     &target::tflite_conv::PASS,

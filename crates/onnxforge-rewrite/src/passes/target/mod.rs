@@ -10,7 +10,6 @@ pub mod ort_skip_layer_norm;
 pub mod tflite_activations;
 pub mod tflite_conv;
 pub mod tflite_conv_transpose;
-pub mod tflite_formulas;
 pub mod tflite_fully_connected;
 pub mod tflite_norms;
 pub mod tflite_pool;
