@@ -161,6 +161,9 @@ def convert(
     *,
     set_dim: Optional[Mapping[str, int]] = None,
     set_shape: Optional[Mapping[str, Shape]] = None,
+    weights: Literal["float32", "float16"] = "float32",
+    layout: Literal["keep", "nhwc"] = "keep",
+    litert: bool = False,
     verify: Literal["off", "final", "each"] = "final",
     samples: int = 2,
     engine: Engine = "auto",
@@ -175,6 +178,9 @@ def convert(
     :param output: where to write the result: a name that ends in ``.tflite``.
     :param set_dim: sizes of named dimensions of the inputs, from now on.
     :param set_shape: shapes of inputs, from now on.
+    :param weights: how weights are stored; ``float16`` halves the file, and results differ by what that rounds.
+    :param layout: the layout of inputs and outputs that are images: that of the model, or channels last.
+    :param litert: also run the result in LiteRT (package ``ai-edge-litert``) before it is written.
     :param verify: ``off`` checks nothing.
     :param samples: how many inputs the comparison tries.
     :param engine: what computes for the comparison.
@@ -189,6 +195,9 @@ def convert(
         output=os.fspath(output),
         set_dim=set_dim,
         set_shape=set_shape,
+        weights=weights,
+        layout=layout,
+        litert=litert,
         verify=verify,
         samples=samples,
         engine=engine,

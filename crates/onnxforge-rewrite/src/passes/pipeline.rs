@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{Pass, Stage, Work, defaults};
 use crate::{Budget, Skipped, Within, Witness, Workbench};
-use onnxforge_ir::{Model, NodeId};
+use onnxforge_ir::{Model, NodeId, ValueId};
 use onnxforge_ops::infer::Inference;
 use onnxforge_proto::Str;
 use onnxforge_proto::clock::Instant;
@@ -176,6 +176,9 @@ fn run<'m>(
             bench.infer();
         }
     }
+    if bench.mark() != first_mark {
+        declare_widths(bench.model, &bench.facts);
+    }
     let mut sums: BTreeMap<&str, (i64, i64)> = BTreeMap::new();
     for entry in bench.model.journal().iter().skip(first_edit) {
         let sum = sums.entry(&entry.pass).or_default();
@@ -191,6 +194,26 @@ fn run<'m>(
         bench.model.node_count() as i64
     );
     Outcome { passes: outcomes, rounds, stop, inference: Duration::ZERO }
+}
+
+/// Declares the widths of what Attention reads where the target of a Reshape is computed: the standard's inference, which cannot follow every such target,
+/// takes values of unknown width to have none, and runtimes that use it refuse the model.
+fn declare_widths(model: &mut Model, facts: &Inference) {
+    let is_reshaped = |value: &ValueId| {
+        let mut node = model.value(*value).node().map(|id| model.node(id));
+        // Neither changes the width.
+        while let Some(found) = node.filter(|node| node.op().is("Cast") || node.op().is("RotaryEmbedding")) {
+            node = found.input(0).and_then(|input| model.value(input).node()).map(|id| model.node(id));
+        }
+        let target = node.filter(|node| node.op().is("Reshape")).and_then(|node| node.input(1));
+        target.is_some_and(|target| model.constant(target).is_none())
+    };
+    let attention = model.nodes().filter(|(_, node)| node.op().is("Attention"));
+    let read = attention.flat_map(|(_, node)| node.inputs().iter().take(3).copied().flatten());
+    let reshaped: Vec<ValueId> = read.filter(is_reshaped).collect();
+    for value in reshaped {
+        facts.declare_numbers(model, value);
+    }
 }
 
 /// By how much a model may grow: 1 MiB and 5 % of its constants.

@@ -3,6 +3,8 @@
 //! It needs the feature `ort`; without it [`Runtime::get`] reports [`Missing::NotBuilt`].
 
 pub mod find;
+#[cfg_attr(not(feature = "litert"), path = "litert_absent.rs")]
+pub mod litert;
 #[cfg_attr(not(feature = "ort"), path = "absent.rs")]
 mod loaded;
 
