@@ -6,12 +6,12 @@ use std::path::Path;
 
 use onnxforge_ir::Model;
 use onnxforge_ir::io::{LoadError, Source};
-use onnxforge_rewrite::passes::targets::{TFLITE_FILE, Target};
+use onnxforge_rewrite::passes::targets::{COREML_FILE, TFLITE_FILE, Target};
 use serde::Serialize;
 
 use crate::artifact::Artifact;
 use crate::refusal::Refusals;
-use crate::tflite;
+use crate::{coreml, tflite};
 
 /// A format that models are converted to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -19,11 +19,20 @@ use crate::tflite;
 pub enum Format {
     /// TensorFlow Lite: `.tflite`.
     TfLite,
+    /// Core ML: `.mlpackage`.
+    CoreMl,
+}
+
+/// What the result is to be, beyond the model.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// For Core ML.
+    pub coreml: coreml::Settings,
 }
 
 /// A path from which no format follows.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the name of the result must end in .tflite")]
+#[error("the name of the result must end in .tflite or .mlpackage")]
 pub struct UnknownFormat;
 
 impl Format {
@@ -31,12 +40,16 @@ impl Format {
     pub fn of(path: &Path) -> Result<Self, UnknownFormat> {
         match path.extension().and_then(|extension| extension.to_str()) {
             Some("tflite") => Ok(Self::TfLite),
+            Some("mlpackage") => Ok(Self::CoreMl),
             _ => Err(UnknownFormat),
         }
     }
 
     /// The format of what lies there, if it is one of these: told by its content, not by its name.
     pub fn found_in(path: &Path) -> Option<Self> {
+        if coreml::is_one(path) {
+            return Some(Self::CoreMl);
+        }
         let mut start = [0; 8];
         let read = File::open(path).and_then(|mut file| file.read_exact(&mut start));
         match read {
@@ -49,6 +62,7 @@ impl Format {
     pub fn name(self) -> &'static str {
         match self {
             Self::TfLite => "TensorFlow Lite",
+            Self::CoreMl => "Core ML",
         }
     }
 
@@ -56,13 +70,15 @@ impl Format {
     pub fn target(self) -> &'static Target {
         match self {
             Self::TfLite => &TFLITE_FILE,
+            Self::CoreMl => &COREML_FILE,
         }
     }
 
     /// The model in this format, ready to be written, once the passes of the [target](Self::target) ran.
-    pub fn lower(self, model: &Model) -> Result<Artifact, Refusals> {
+    pub fn lower(self, model: &Model, settings: &Settings) -> Result<Artifact, Refusals> {
         match self {
             Self::TfLite => tflite::lower(model),
+            Self::CoreMl => coreml::lower(model, &settings.coreml),
         }
     }
 
@@ -70,6 +86,7 @@ impl Format {
     pub fn open(self, path: &Path) -> Result<Source, LoadError> {
         match self {
             Self::TfLite => tflite::open(path),
+            Self::CoreMl => coreml::open(path),
         }
     }
 }

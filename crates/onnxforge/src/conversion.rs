@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use onnxforge_convert::{Format, Refusal, Summary};
+use onnxforge_convert::{Format, Refusal, Settings, Summary};
 use onnxforge_ir::Model;
 use onnxforge_ir::io::{SaveError, require_folder};
 use onnxforge_proto::clock::Instant;
@@ -27,6 +27,8 @@ pub struct ConvertOptions {
     pub interface: Wishes,
     /// How the file is verified.
     pub verification: Verification,
+    /// What formats let their users choose.
+    pub settings: Settings,
 }
 
 /// What became of a conversion.
@@ -117,7 +119,7 @@ pub fn convert_with(
         milliseconds: Times { legalize: since(start), ..Times::default() },
     };
     let start = Instant::now();
-    let artifact = match format.lower(&optimized.model) {
+    let artifact = match format.lower(&optimized.model, &options.settings) {
         Ok(artifact) => artifact,
         Err(refusals) => {
             converted.refused = refusals.0;

@@ -4,18 +4,19 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use comfy_table::Cell;
+use onnxforge::formats::{Format, Settings};
 use onnxforge::interface::Wishes;
 use onnxforge::verify::Verdict as Said;
 use onnxforge::{ConvertOptions, Converted, convert_with};
 use serde::Serialize;
 
 use super::verify::said;
-use crate::arguments::{Checks, named_shape, named_size};
+use crate::arguments::{Checks, CoreMl, named_shape, named_size};
 use crate::failure::{Failure, Verdict};
 use crate::files::{WrittenFile, show_files};
 use crate::output::{Output, bytes, grouped, number, table};
 
-/// Convert a model to TensorFlow Lite.
+/// Convert a model to TensorFlow Lite or Core ML.
 ///
 /// What is written is read back and compared with the model. A model with nodes that the
 /// format has no place for is not written; they are listed, each with the reason.
@@ -23,7 +24,7 @@ use crate::output::{Output, bytes, grouped, number, table};
 pub struct Args {
     /// The model.
     model: PathBuf,
-    /// Where to write the result: a name that ends in .tflite.
+    /// Where to write the result: a name that ends in .tflite or .mlpackage.
     #[arg(short, long)]
     output: PathBuf,
     /// Fix a symbolic input dimension.
@@ -34,6 +35,8 @@ pub struct Args {
     set_shape: Vec<(String, Vec<usize>)>,
     #[command(flatten)]
     checks: Checks,
+    #[command(flatten)]
+    coreml: CoreMl,
 }
 
 /// What `--json` shows.
@@ -46,6 +49,9 @@ struct Shown {
 
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     output.files.require_real(&args.output)?;
+    if let (Ok(Format::TfLite), Some(option)) = (Format::of(&args.output), args.coreml.given()) {
+        return Err(Failure::usage(format!("{option} is for packages of Core ML: a result that ends in .mlpackage")));
+    }
     let model = output.files.load_valid(&args.model, &[])?;
     let options = ConvertOptions {
         interface: Wishes {
@@ -54,6 +60,7 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
             outputs: Vec::new(),
         },
         verification: args.checks.verification(&model, output)?,
+        settings: Settings { coreml: args.coreml.settings() },
     };
     let converted = convert_with(model, &args.output, &options, output.progress())
         .map_err(|error| Failure::from(error).about(&args.model))?;
