@@ -82,6 +82,14 @@ impl Format {
         }
     }
 
+    /// How far results may be from those of the model, as a share of their scale, where the precision that was asked for makes that more than rounding.
+    pub fn tolerance(self, settings: &Settings) -> Option<f64> {
+        match self {
+            Self::TfLite => None,
+            Self::CoreMl => settings.coreml.half.then_some(coreml::HALF),
+        }
+    }
+
     /// A file of this format as a message, whose weights stay where they are.
     pub fn open(self, path: &Path) -> Result<Source, LoadError> {
         match self {

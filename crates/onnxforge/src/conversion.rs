@@ -134,6 +134,7 @@ pub fn convert_with(
         let start = Instant::now();
         let read = load_valid(format.open(staged.path())?, &[])?;
         checks.comparison.rounding = guard::declared(&optimized.model);
+        checks.comparison.tolerance = format.tolerance(&options.settings);
         compare(&mut converted, &read, checks, progress)?;
         converted.milliseconds.verify = since(start);
         if converted.comparison.as_ref().is_some_and(|report| report.verdict == Verdict::Different) {

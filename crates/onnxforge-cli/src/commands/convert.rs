@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::verify::said;
 use crate::arguments::{Checks, CoreMl, named_shape, named_size};
-use crate::failure::{Failure, Verdict};
+use crate::failure::{Failure, Kind, Verdict};
 use crate::files::{WrittenFile, show_files};
 use crate::output::{Output, bytes, grouped, number, table};
 
@@ -50,7 +50,8 @@ struct Shown {
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     output.files.require_real(&args.output)?;
     if let (Ok(Format::TfLite), Some(option)) = (Format::of(&args.output), args.coreml.given()) {
-        return Err(Failure::usage(format!("{option} is for packages of Core ML: a result that ends in .mlpackage")));
+        let why = "is for packages of Core ML: a result that ends in .mlpackage";
+        return Err(Failure::new(format_args!("{option} {why}")).of_kind(Kind::Usage));
     }
     let model = output.files.load_valid(&args.model, &[])?;
     let options = ConvertOptions {

@@ -14,6 +14,7 @@ use std::path::Path;
 
 use onnxforge_ir::Model;
 use onnxforge_ir::io::{LoadError, Source};
+use onnxforge_proto::blob::Blob;
 use onnxforge_proto::wire;
 use serde::{Deserialize, Serialize};
 
@@ -68,6 +69,9 @@ pub struct About {
     pub version: Option<String>,
 }
 
+/// How far results in float16 may be from those in float32, as a share of their scale: 64 units in the last place.
+pub const HALF: f64 = 64.0 / 2048.0;
+
 /// The versions of iOS that there are operators for.
 pub const VERSIONS: std::ops::RangeInclusive<u32> = 15..=18;
 
@@ -87,7 +91,8 @@ impl Default for Settings {
 /// The names of inputs that are no images of the model.
 pub fn unknown_inputs(model: &Model, settings: &Settings) -> BTreeSet<String> {
     let ports = model.scope(model.main()).inputs();
-    let names: BTreeSet<String> = ports.iter().map(|port| model.value(port.value).name().to_string()).collect();
+    let names: BTreeSet<String> =
+        ports.iter().map(|port| model.value(port.value).name().to_string()).collect();
     let wanted = settings.images.keys().chain(settings.shapes.keys());
     wanted.filter(|name| !names.contains(*name)).cloned().collect()
 }
@@ -119,7 +124,8 @@ fn summary(written: &Written, settings: &Settings) -> Summary {
     }
     for port in &written.ports {
         if port.name != port.model || port.dtype != "float" {
-            let name = if port.name == port.model { String::new() } else { format!(" is called {}", port.name) };
+            let name =
+                if port.name == port.model { String::new() } else { format!(" is called {}", port.name) };
             let kind = match &*port.dtype {
                 "float" | "int32" | "float16" => String::new(),
                 dtype => format!(" is int32 instead of {dtype}"),
@@ -147,8 +153,11 @@ fn spec(written: Written, settings: &Settings) -> (Spec, weights::Weights) {
         blocks: vec![block],
         ..Function::default()
     };
-    let main =
-        FunctionEntry { key: Some("main".into()), value: Some(Box::new(function)), ..FunctionEntry::default() };
+    let main = FunctionEntry {
+        key: Some("main".into()),
+        value: Some(Box::new(function)),
+        ..FunctionEntry::default()
+    };
     let program = Program { version: Some(1), functions: vec![main], ..Program::default() };
     let [inputs, outputs] = written.features;
     let text = |text: &Option<String>| text.as_deref().map(Into::into);
@@ -179,8 +188,16 @@ fn spec(written: Written, settings: &Settings) -> (Spec, weights::Weights) {
 
 /// A package as a message, whose weights stay where they are.
 pub fn open(path: &Path) -> Result<Source, LoadError> {
-    let package = package::Package::open(path)?;
-    match read::read(&package) {
+    message(&package::Package::open(path)?, path)
+}
+
+/// The model and the weights of a package as a message. `path` is what errors call it.
+pub fn decode(model: &Blob, weights: &Blob, path: &Path) -> Result<Source, LoadError> {
+    message(&package::Package::of_bytes(model.clone(), weights.clone()), path)
+}
+
+fn message(package: &package::Package, path: &Path) -> Result<Source, LoadError> {
+    match read::read(package) {
         Ok(message) => Ok(Source::of_message(message, path)),
         Err(error) => Err(LoadError::NotAModel { path: path.to_owned(), why: error.to_string() }),
     }

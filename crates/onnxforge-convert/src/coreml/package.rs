@@ -103,14 +103,22 @@ pub fn is_one(path: &Path) -> bool {
 pub struct Package {
     /// The bytes of the model.
     pub model: Blob,
-    /// The folder of the package, and that of the model in it.
-    folders: Option<(PathBuf, PathBuf)>,
+    weights: Place,
+}
+
+/// Where weights are.
+#[derive(Debug)]
+enum Place {
+    /// In memory.
+    Bytes(Blob),
+    /// In the folder of the package, and in that of the model in it.
+    Folders(PathBuf, PathBuf),
 }
 
 impl Package {
-    /// A package whose weights are all in the model itself.
-    pub fn of_bytes(model: Blob) -> Self {
-        Self { model, folders: None }
+    /// A package in memory.
+    pub fn of_bytes(model: Blob, weights: Blob) -> Self {
+        Self { model, weights: Place::Bytes(weights) }
     }
 
     /// The package in a folder.
@@ -138,15 +146,15 @@ impl Package {
         let model = folder.join(DATA).join(place);
         let bytes = inside(&folder, &model).map_err(broken)?;
         let beside = model.parent().unwrap_or(&folder).to_owned();
-        Ok(Self { model: bytes, folders: Some((folder, beside)) })
+        Ok(Self { model: bytes, weights: Place::Folders(folder, beside) })
     }
 
     /// The bytes of a file of weights, whatever folder its name says.
     pub fn weights(&self, name: &str) -> Result<Blob, String> {
         let file = weights::file_name(name).ok_or_else(|| format!("weights in {name:?}"))?;
-        match &self.folders {
-            Some((folder, beside)) => inside(folder, &beside.join("weights").join(file)),
-            None => Err(format!("weights in {name:?}, which is not there")),
+        match &self.weights {
+            Place::Bytes(bytes) => Ok(bytes.clone()),
+            Place::Folders(folder, beside) => inside(folder, &beside.join("weights").join(file)),
         }
     }
 }

@@ -241,6 +241,7 @@ messages! {
 
 /// Element types of programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[allow(missing_docs)]
 pub enum Elem {
     Bool,
     Text,

@@ -4,6 +4,9 @@
 
 use onnxforge_testing::graphs::Graph;
 
+use onnxforge_ir::Model;
+
+use crate::coreml;
 use crate::tflite::{close, converted, numbers, read, run};
 
 /// Nodes of a graph: with more, one that has no place in the format is among them too often.
@@ -15,6 +18,17 @@ fn number(variable: &str, default: u64) -> u64 {
 
 #[test]
 fn what_is_written_computes_the_same() {
+    tries(|model| Some(read(converted(model).ok()?)));
+}
+
+#[test]
+fn what_is_written_as_a_package_computes_the_same() {
+    let settings = coreml::settings(17, false);
+    tries(|model| Some(coreml::read(coreml::converted(model, &settings).ok()?)));
+}
+
+/// Tries graphs; `back` converts one and reads it back, if it is not refused.
+fn tries(back: impl Fn(&Model) -> Option<Model>) {
     let (start, count) = (number("ONNXFORGE_SEED", 0), number("ONNXFORGE_GRAPHS", 600));
     let mut written = 0;
     for seed in start..start + count {
@@ -24,9 +38,8 @@ fn what_is_written_computes_the_same() {
             continue;
         }
         let model = graph.model_of_ends();
-        let Ok(file) = converted(&model) else { continue };
+        let Some(back) = back(&model) else { continue };
         written += 1;
-        let back = read(file);
         for ((name, a), (_, b)) in run(&model, &graph.inputs).iter().zip(run(&back, &graph.inputs)) {
             close(numbers(a), numbers(&b))
                 .unwrap_or_else(|why| panic!("seed {seed}, {name}: {why}\n{}", graph.text));

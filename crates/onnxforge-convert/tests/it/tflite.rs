@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use onnxforge_convert::{Format, Refusals, tflite};
+use onnxforge_convert::{Format, Refusals, Settings, tflite};
 use onnxforge_ir::io::load_bytes;
 use onnxforge_ir::{Model, text};
 use onnxforge_ops::eval::sample::{self, sample};
@@ -36,7 +36,7 @@ fn legalized(model: &Model) -> Model {
 }
 
 pub fn converted(model: &Model) -> Result<Vec<u8>, Refusals> {
-    let artifact = Format::TfLite.lower(&legalized(model))?;
+    let artifact = Format::TfLite.lower(&legalized(model), &Settings::default())?;
     assert_eq!(artifact.parts.len(), 1);
     Ok(bytes(&artifact.parts[0].pieces))
 }

@@ -72,9 +72,10 @@ pub fn with_settings(emit: &mut Emit, call: &Call) -> Done {
     let (name, attrs) = match &*call.kind {
         "elu" => ("Elu", vec![Attr::Float("alpha", number("alpha")?)]),
         "leaky_relu" => ("LeakyRelu", vec![Attr::Float("alpha", number("alpha")?)]),
-        "sigmoid_hard" => {
-            ("HardSigmoid", vec![Attr::Float("alpha", number("alpha")?), Attr::Float("beta", number("beta")?)])
-        }
+        "sigmoid_hard" => (
+            "HardSigmoid",
+            vec![Attr::Float("alpha", number("alpha")?), Attr::Float("beta", number("beta")?)],
+        ),
         "softmax" => ("Softmax", vec![Attr::Int("axis", call.int("axis", -1)?)]),
         _ => {
             let kind = match &*mode {

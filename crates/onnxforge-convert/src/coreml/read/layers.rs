@@ -12,7 +12,11 @@ type Done = Result<(), Trouble>;
 
 /// The number of axes of a window.
 fn spatial(x: &Known) -> Result<usize, Trouble> {
-    x.shape.len().checked_sub(2).filter(|count| (1..=3).contains(count)).ok_or_else(|| "a window of no axes".into())
+    x.shape
+        .len()
+        .checked_sub(2)
+        .filter(|count| (1..=3).contains(count))
+        .ok_or_else(|| "a window of no axes".into())
 }
 
 fn listed(call: &Call, name: &'static str, count: usize, default: i64) -> Result<Vec<i64>, Trouble> {
@@ -137,8 +141,7 @@ pub fn layer_norm(emit: &mut Emit, call: &Call) -> Done {
     if let Some(bias) = call.optional("beta") {
         inputs.push(emit.read(bias));
     }
-    let attrs =
-        vec![Attr::Int("axis", first), Attr::Float("epsilon", call.number("epsilon", 1e-5)? as f32)];
+    let attrs = vec![Attr::Int("axis", first), Attr::Float("epsilon", call.number("epsilon", 1e-5)? as f32)];
     emit.node("LayerNormalization", inputs, vec![call.result()?], attrs);
     Ok(())
 }
@@ -270,7 +273,9 @@ pub fn resize(emit: &mut Emit, call: &Call) -> Done {
     let scales = [call.number("scale_factor_height", 1.0)?, call.number("scale_factor_width", 1.0)?];
     let scales = emit.numbers(DType::F32, vec![2], &scales);
     if call.kind == "upsample_bilinear" {
-        if call.flag("align_corners")? || call.optional("half_pixel_centers").is_some() && !call.flag("half_pixel_centers")? {
+        if call.flag("align_corners")?
+            || call.optional("half_pixel_centers").is_some() && !call.flag("half_pixel_centers")?
+        {
             return Err("upsample_bilinear by other places than middles".into());
         }
         attrs.push(Attr::Text("coordinate_transformation_mode", "half_pixel"));
@@ -298,7 +303,12 @@ pub fn quantized(emit: &mut Emit, call: &Call) -> Done {
         None => {}
     }
     let axis = Attr::Int("axis", call.int("axis", 0)?);
-    emit.node(if is_up { "QuantizeLinear" } else { "DequantizeLinear" }, inputs, vec![call.result()?], vec![axis]);
+    emit.node(
+        if is_up { "QuantizeLinear" } else { "DequantizeLinear" },
+        inputs,
+        vec![call.result()?],
+        vec![axis],
+    );
     Ok(())
 }
 
@@ -308,7 +318,9 @@ pub fn blocks(emit: &mut Emit, call: &Call) -> Done {
     let (Some(all), Some(of_scale)) = (known(data), known(scale)) else {
         return Err("a constant of unknown size".into());
     };
-    if all.len() != of_scale.len() || all.iter().zip(&of_scale).any(|(&all, &part)| part < 1 || all % part != 0) {
+    if all.len() != of_scale.len()
+        || all.iter().zip(&of_scale).any(|(&all, &part)| part < 1 || all % part != 0)
+    {
         return Err("blocks that do not fit".into());
     }
     let spread: Vec<usize> = (0..all.len()).filter(|&axis| of_scale[axis] != 1).collect();
@@ -330,7 +342,10 @@ pub fn blocks(emit: &mut Emit, call: &Call) -> Done {
     };
     let mut inputs = vec![emit.read(data)];
     for value in std::iter::once(scale).chain(offset) {
-        let value = Known { shape: shape.clone().map_or(value.shape.clone(), |it| it.into_iter().map(Some).collect()), ..value.clone() };
+        let value = Known {
+            shape: shape.clone().map_or(value.shape.clone(), |it| it.into_iter().map(Some).collect()),
+            ..value.clone()
+        };
         inputs.push(emit.read(&value));
     }
     emit.node("DequantizeLinear", inputs, vec![call.result()?], attrs);

@@ -13,8 +13,10 @@ use std::collections::HashMap;
 
 use onnxforge_ir::DType;
 use onnxforge_proto::Str;
+use onnxforge_proto::blob::Blob;
 use onnxforge_proto::schema::{
-    Dimension, GraphProto, ModelProto, OperatorSetIdProto, TensorShapeProto, TensorType, TypeProto, ValueInfoProto,
+    Dimension, GraphProto, ModelProto, OperatorSetIdProto, TensorShapeProto, TensorType, TypeProto,
+    ValueInfoProto,
 };
 use onnxforge_proto::wire::{self, WireError};
 
@@ -23,7 +25,7 @@ use self::operation::Call;
 use self::values::{Known, of_type, of_value};
 use super::PORTS;
 use super::package::Package;
-use super::schema::{Elem, Function, NamedType, Operation, Spec};
+use super::schema::{Elem, Function, NamedType, Operation, Spec, Value};
 use super::write::PortNote;
 
 /// The standard operators that nodes call.
@@ -60,6 +62,8 @@ pub struct Reader<'p> {
     values: HashMap<Str, Known>,
     /// Names that values get in the message because they are outputs.
     wanted: HashMap<Str, Str>,
+    /// Files of weights that are open.
+    files: HashMap<Str, Blob>,
 }
 
 /// The message that a package stands for.
@@ -72,14 +76,16 @@ pub fn read(package: &Package) -> Result<ModelProto, ReadError> {
     };
     let function = function.value.as_deref().ok_or_else(|| other("a function without a body"))?;
     let notes = ports_of(&spec);
-    let mut reader =
-        Reader { package, emit: Emit::default(), values: HashMap::new(), wanted: HashMap::new() };
-    let graph = reader.function(function, &notes)?;
-    let import = OperatorSetIdProto {
-        domain: Some("".into()),
-        version: Some(OPSET),
-        ..OperatorSetIdProto::default()
+    let mut reader = Reader {
+        package,
+        emit: Emit::default(),
+        values: HashMap::new(),
+        wanted: HashMap::new(),
+        files: HashMap::new(),
     };
+    let graph = reader.function(function, &notes)?;
+    let import =
+        OperatorSetIdProto { domain: Some("".into()), version: Some(OPSET), ..OperatorSetIdProto::default() };
     Ok(ModelProto {
         ir_version: Some(IR_VERSION),
         producer_name: Some("Core ML".into()),
@@ -93,7 +99,8 @@ pub fn read(package: &Package) -> Result<ModelProto, ReadError> {
 fn ports_of(spec: &Spec) -> HashMap<String, PortNote> {
     let metadata = spec.description.as_ref().and_then(|it| it.metadata.as_ref());
     let entries = metadata.map(|it| &it.custom[..]).unwrap_or_default();
-    let text = entries.iter().find(|entry| entry.key.as_deref() == Some(PORTS)).and_then(|it| it.value.as_deref());
+    let text =
+        entries.iter().find(|entry| entry.key.as_deref() == Some(PORTS)).and_then(|it| it.value.as_deref());
     let notes: Vec<PortNote> = text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
     notes.into_iter().map(|note| (note.name.clone(), note)).collect()
 }
@@ -105,12 +112,17 @@ fn noted(note: Option<&PortNote>, elem: Elem) -> DType {
 }
 
 impl Reader<'_> {
-    fn function(&mut self, function: &Function, notes: &HashMap<String, PortNote>) -> Result<GraphProto, ReadError> {
+    fn function(
+        &mut self,
+        function: &Function,
+        notes: &HashMap<String, PortNote>,
+    ) -> Result<GraphProto, ReadError> {
         let opset = function.opset.as_deref().unwrap_or_default();
         let block = function.blocks.iter().find(|entry| entry.key.as_deref() == Some(opset));
         let block = block.and_then(|entry| entry.value.as_deref());
         let block = block.ok_or_else(|| ReadError::Other("a function without a body".to_owned()))?;
-        let name_of = |name: &Str| notes.get(&**name).map_or_else(|| name.to_string(), |note| note.model.clone());
+        let name_of =
+            |name: &Str| notes.get(&**name).map_or_else(|| name.to_string(), |note| note.model.clone());
         // Names that users know go first.
         let mut inputs = Vec::new();
         for input in &function.inputs {
@@ -181,7 +193,8 @@ impl Reader<'_> {
     }
 
     fn output(&mut self, own: &Str, name: &Str, note: Option<&PortNote>) -> Result<ValueInfoProto, Trouble> {
-        let known = self.values.get(own).cloned().ok_or_else(|| format!("an output {own} that nothing computes"))?;
+        let known =
+            self.values.get(own).cloned().ok_or_else(|| format!("an output {own} that nothing computes"))?;
         let dtype = noted(note, known.elem);
         if known.name != *name {
             let mut value = self.emit.read(&known);
@@ -189,7 +202,12 @@ impl Reader<'_> {
                 let none = self.emit.ints(&[]);
                 value = self.emit.call("Reshape", vec![value, none], vec![]);
             }
-            self.emit.node("Cast", vec![value], vec![name.clone()], vec![Attr::Int("to", dtype.code().into())]);
+            self.emit.node(
+                "Cast",
+                vec![value],
+                vec![name.clone()],
+                vec![Attr::Int("to", dtype.code().into())],
+            );
         }
         Ok(declaration(name, dtype, None))
     }
@@ -202,6 +220,20 @@ impl Reader<'_> {
         }
     }
 
+    /// A value that is written down.
+    fn value(&mut self, value: &Value, name: Str) -> Result<Known, Trouble> {
+        let Self { package, files, .. } = self;
+        let mut weights = |name: &Str| match files.get(name) {
+            Some(file) => Ok(file.clone()),
+            None => {
+                let file = package.weights(name)?;
+                files.insert(name.clone(), file.clone());
+                Ok(file)
+            }
+        };
+        of_value(value, name, &mut weights)
+    }
+
     fn operation(&mut self, operation: &Operation, notes: &HashMap<String, PortNote>) -> Result<(), Trouble> {
         let kind = operation.kind.as_deref().unwrap_or_default();
         if kind == "const" {
@@ -210,7 +242,7 @@ impl Reader<'_> {
             let value = operation.attributes.iter().find(|entry| entry.key.as_deref() == Some("val"));
             let value = value.and_then(|entry| entry.value.as_deref()).ok_or("a constant without a value")?;
             let name = self.emit.fresh(&own);
-            let known = of_value(value, name, self.package)?;
+            let known = self.value(value, name)?;
             return self.define(own, known);
         }
         let mut outputs = Vec::new();

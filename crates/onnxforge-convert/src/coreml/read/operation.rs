@@ -4,7 +4,7 @@ use onnxforge_ir::DType;
 use onnxforge_proto::Str;
 
 use super::emit::{Attr, Emit};
-use super::values::{Known, of_value};
+use super::values::Known;
 use super::{Reader, Trouble, elements, layers, places};
 use crate::coreml::schema::{Binding, Operation};
 
@@ -37,7 +37,7 @@ impl Call {
             for entry in operation.attributes.iter().filter(|entry| entry.key.as_deref() != Some("name")) {
                 let value = entry.value.as_deref().ok_or("an attribute without a value")?;
                 let name = reader.emit.fresh("stored");
-                let value = of_value(value, name, reader.package)?;
+                let value = reader.value(value, name)?;
                 inputs.push((entry.key.clone().unwrap_or_default(), vec![value]));
             }
         }
@@ -62,7 +62,9 @@ impl Call {
     /// The integers that a parameter gets.
     pub fn ints(&self, name: &str) -> Result<Option<Vec<i64>>, Trouble> {
         let value = self.optional(name);
-        value.map(|value| value.ints().ok_or_else(|| format!("{} with {name} that is computed", self.kind))).transpose()
+        value
+            .map(|value| value.ints().ok_or_else(|| format!("{} with {name} that is computed", self.kind)))
+            .transpose()
     }
 
     /// The integers that a parameter must get.
@@ -126,14 +128,20 @@ impl Call {
 fn bound(reader: &mut Reader<'_>, binding: &Binding) -> Result<Known, Trouble> {
     if let Some(value) = &binding.value {
         let name = reader.emit.fresh("stored");
-        return of_value(value, name, reader.package);
+        return reader.value(value, name);
     }
     let name = binding.name.as_deref().unwrap_or_default();
     reader.values.get(name).cloned().ok_or_else(|| format!("a value {name} that is not there"))
 }
 
 /// A node with this result, which is computed in another element type where that of the program has no such operator.
-pub fn back(emit: &mut Emit, call: &Call, op: &str, inputs: Vec<Str>, attrs: Vec<Attr<'_>>) -> Result<(), Trouble> {
+pub fn back(
+    emit: &mut Emit,
+    call: &Call,
+    op: &str,
+    inputs: Vec<Str>,
+    attrs: Vec<Attr<'_>>,
+) -> Result<(), Trouble> {
     let y = emit.call(op, inputs, attrs);
     let to = call.dtype()?.code();
     emit.node("Cast", vec![y], vec![call.result()?], vec![Attr::Int("to", to.into())]);
@@ -143,14 +151,14 @@ pub fn back(emit: &mut Emit, call: &Call, op: &str, inputs: Vec<Str>, attrs: Vec
 /// Reads an operation.
 pub fn read(reader: &mut Reader<'_>, call: &Call) -> Result<(), Trouble> {
     let read: fn(&mut Emit, &Call) -> Result<(), Trouble> = match &*call.kind {
-        "abs" | "acos" | "asin" | "atan" | "atanh" | "ceil" | "cos" | "cosh" | "erf" | "exp" | "floor" | "relu"
-        | "round" | "sigmoid" | "sign" | "sin" | "sinh" | "softplus" | "softsign" | "sqrt" | "tan" | "tanh"
-        | "logical_not" | "identity" | "add" | "sub" | "mul" | "real_div" | "maximum" | "minimum" | "pow"
-        | "logical_and" | "logical_or" | "logical_xor" | "equal" | "less" | "less_equal" | "greater"
-        | "greater_equal" => elements::plain,
+        "abs" | "acos" | "asin" | "atan" | "atanh" | "ceil" | "cos" | "cosh" | "erf" | "exp" | "floor"
+        | "relu" | "round" | "sigmoid" | "sign" | "sin" | "sinh" | "softplus" | "softsign" | "sqrt"
+        | "tan" | "tanh" | "logical_not" | "identity" | "add" | "sub" | "mul" | "real_div" | "maximum"
+        | "minimum" | "pow" | "logical_and" | "logical_or" | "logical_xor" | "equal" | "less"
+        | "less_equal" | "greater" | "greater_equal" => elements::plain,
         "elu" | "leaky_relu" | "sigmoid_hard" | "gelu" | "softmax" => elements::with_settings,
-        "square" | "silu" | "not_equal" | "relu6" | "clip" | "log" | "rsqrt" | "inverse"
-        | "floor_div" | "mod" => elements::composed,
+        "square" | "silu" | "not_equal" | "relu6" | "clip" | "log" | "rsqrt" | "inverse" | "floor_div"
+        | "mod" => elements::composed,
         "select" => elements::select,
         "cast" => elements::cast,
         "cumsum" => elements::cumsum,

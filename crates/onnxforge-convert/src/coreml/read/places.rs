@@ -130,7 +130,8 @@ pub fn slice_by_index(emit: &mut Emit, call: &Call) -> Done {
 
 pub fn slice_by_size(emit: &mut Emit, call: &Call) -> Done {
     let (begin, size) = (call.demanded("begin")?, call.demanded("size")?);
-    if begin.len() != size.len() || size.iter().any(|&size| size < 0) || begin.iter().any(|&begin| begin < 0) {
+    if begin.len() != size.len() || size.iter().any(|&size| size < 0) || begin.iter().any(|&begin| begin < 0)
+    {
         return Err("slice_by_size from the end, or to the end".into());
     }
     let ends: Vec<i64> = begin.iter().zip(&size).map(|(begin, size)| begin + size).collect();

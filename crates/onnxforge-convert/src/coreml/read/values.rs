@@ -4,7 +4,6 @@ use onnxforge_ir::DType;
 use onnxforge_proto::Str;
 use onnxforge_proto::blob::Blob;
 
-use crate::coreml::package::Package;
 use crate::coreml::schema::{Elem, Elements, TensorType, Value, ValueType};
 
 /// The axes that a tensor may have; no runtime takes more than 5.
@@ -71,17 +70,25 @@ pub fn of_type(kind: Option<&ValueType>) -> Result<(Elem, Vec<Option<i64>>), Str
     Ok((elem, tensor.dims.iter().map(size).collect::<Result<_, _>>()?))
 }
 
-/// A value that is written down.
-pub fn of_value(value: &Value, name: Str, package: &Package) -> Result<Known, String> {
+/// A value that is written down; `weights` opens files of them.
+pub fn of_value(
+    value: &Value,
+    name: Str,
+    weights: &mut dyn FnMut(&Str) -> Result<Blob, String>,
+) -> Result<Known, String> {
     let (elem, shape) = of_type(value.kind.as_deref())?;
     let sizes: Option<Vec<usize>> =
         shape.iter().map(|size| size.and_then(|size| usize::try_from(size).ok())).collect();
     let sizes = sizes.ok_or("a constant of unknown size")?;
-    let count = sizes.iter().try_fold(1usize, |count, &size| count.checked_mul(size)).ok_or("a constant that is too large")?;
+    let count = sizes
+        .iter()
+        .try_fold(1usize, |count, &size| count.checked_mul(size))
+        .ok_or("a constant that is too large")?;
     let known = |data, text| Known { name, elem, shape, data, text };
     if let Some(file) = &value.file {
-        let length = elem.dtype().and_then(|dtype| dtype.byte_len(count)).ok_or("a constant that is too large")?;
-        let weights = package.weights(file.name.as_deref().unwrap_or_default())?;
+        let length =
+            elem.dtype().and_then(|dtype| dtype.byte_len(count)).ok_or("a constant that is too large")?;
+        let weights = weights(&file.name.clone().unwrap_or_default())?;
         let data = crate::coreml::weights::find(&weights, file.offset.unwrap_or(0), elem, length)?;
         return Ok(known(Some(data), None));
     }
@@ -108,7 +115,9 @@ fn bytes(elem: Elem, elements: &Elements) -> Blob {
             all.iter().flat_map(|it| it.to_le_bytes()).collect::<Vec<u8>>().into()
         }
         Elem::I32 => ints().iter().flat_map(|it| it.to_le_bytes()).collect::<Vec<u8>>().into(),
-        Elem::I16 | Elem::U16 => ints().iter().flat_map(|&it| (it as u16).to_le_bytes()).collect::<Vec<u8>>().into(),
+        Elem::I16 | Elem::U16 => {
+            ints().iter().flat_map(|&it| (it as u16).to_le_bytes()).collect::<Vec<u8>>().into()
+        }
         Elem::Bool => {
             let all = elements.bools.as_ref().map(|it| &it.values.0[..]).unwrap_or_default();
             all.iter().map(|&it| u8::from(it != 0)).collect::<Vec<u8>>().into()

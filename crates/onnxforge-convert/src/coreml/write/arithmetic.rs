@@ -121,7 +121,8 @@ pub fn composed(w: &mut Writer<'_>, id: NodeId) -> Done {
                 return Ok(());
             }
             let alpha = number(w, alpha);
-            let scaled = w.step(id, "mul", &[("x", (&x).into()), ("y", (&alpha).into())], elem, shape.clone());
+            let scaled =
+                w.step(id, "mul", &[("x", (&x).into()), ("y", (&alpha).into())], elem, shape.clone());
             let gate = w.step(id, "sigmoid", &[("x", (&scaled).into())], elem, shape);
             w.emit("mul", &[("x", (&x).into()), ("y", (&gate).into())], &[&y]);
         }
@@ -140,14 +141,16 @@ pub fn composed(w: &mut Writer<'_>, id: NodeId) -> Done {
         "Celu" => {
             let alpha = f64::from(call.float("alpha")?);
             let wide = number(w, alpha);
-            let scaled = w.step(id, "real_div", &[("x", (&x).into()), ("y", (&wide).into())], elem, shape.clone());
+            let scaled =
+                w.step(id, "real_div", &[("x", (&x).into()), ("y", (&wide).into())], elem, shape.clone());
             let bent = w.scratch(id, elem, shape);
             with_numbers(w, "elu", &scaled, &[("alpha", 1.0)], &bent);
             w.emit("mul", &[("x", (&bent).into()), ("y", (&wide).into())], &[&y]);
         }
         "ThresholdedRelu" => {
             let alpha = number(w, f64::from(call.float("alpha")?));
-            let over = w.step(id, "greater", &[("x", (&x).into()), ("y", (&alpha).into())], Elem::Bool, shape);
+            let over =
+                w.step(id, "greater", &[("x", (&x).into()), ("y", (&alpha).into())], Elem::Bool, shape);
             let zero = number(w, 0.0);
             w.emit("select", &[("cond", (&over).into()), ("a", (&x).into()), ("b", (&zero).into())], &[&y]);
         }
@@ -236,7 +239,8 @@ fn quotient(w: &mut Writer<'_>, id: NodeId) -> Done {
     let part = |w: &mut Writer<'_>, kind: &'static str, x: &Var| {
         w.step(id, kind, &[("x", x.into())], Elem::I32, x.shape.clone())
     };
-    let (signs, sizes) = ([part(w, "sign", &a), part(w, "sign", &b)], [part(w, "abs", &a), part(w, "abs", &b)]);
+    let (signs, sizes) =
+        ([part(w, "sign", &a), part(w, "sign", &b)], [part(w, "abs", &a), part(w, "abs", &b)]);
     let pair = |w: &mut Writer<'_>, kind: &'static str, [x, z]: &[Var; 2]| {
         w.step(id, kind, &[("x", x.into()), ("y", z.into())], Elem::I32, y.shape.clone())
     };
@@ -335,7 +339,8 @@ pub fn prelu(w: &mut Writer<'_>, id: NodeId) -> Done {
 pub fn clip(w: &mut Writer<'_>, id: NodeId) -> Done {
     let dtype = w.takes(w.arg(id, 0)?, ORDERED)?;
     let bounds = [1, 2].map(|index| w.node(id).input(index));
-    let known: Vec<Option<f64>> = bounds.iter().map(|bound| bound.and_then(|bound| w.number(bound))).collect();
+    let known: Vec<Option<f64>> =
+        bounds.iter().map(|bound| bound.and_then(|bound| w.number(bound))).collect();
     let is_known = bounds.iter().zip(&known).all(|(bound, known)| bound.is_none() || known.is_some());
     let (low, high) = (known[0], known[1]);
     let x = w.input(id, 0)?;
@@ -371,7 +376,8 @@ pub fn clip(w: &mut Writer<'_>, id: NodeId) -> Done {
 
 pub fn cast(w: &mut Writer<'_>, id: NodeId) -> Done {
     let (from, to) = (w.takes(w.arg(id, 0)?, ANY)?, w.takes(w.out(id, 0)?, ANY)?);
-    let is_wide = |dtype: DType| matches!(dtype, DType::I32 | DType::I64 | DType::Bool) || FLOATS.contains(&dtype);
+    let is_wide =
+        |dtype: DType| matches!(dtype, DType::I32 | DType::I64 | DType::Bool) || FLOATS.contains(&dtype);
     let fits = is_wide(to) || from == to || from == DType::Bool;
     if !fits {
         return Err(format!("there are no tensors of {}, whose numbers would wrap around", to.name()).into());

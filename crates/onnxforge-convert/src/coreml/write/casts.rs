@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use half::f16;
-use onnxforge_ir::{DType, NodeId, Tensor, ValueId};
+use onnxforge_ir::{DType, Node, NodeId, Tensor, Use, ValueId};
 
 use super::Writer;
 use crate::view::View;
@@ -13,9 +13,35 @@ const FEW: usize = 8;
 
 /// Operators whose results are as large as what they read.
 const KEEPS_SIZE: &[&str] = &[
-    "Add", "Sub", "Mul", "Neg", "Abs", "Where", "Max", "Min", "Sum", "Expand", "Reshape", "Transpose", "Slice",
-    "Concat", "Split", "Unsqueeze", "Squeeze", "Flatten", "Gather", "GatherND", "GatherElements", "Tile", "Pad", "Cast",
-    "Identity", "ReduceMax", "ReduceMin", "ReduceSum", "ReduceMean",
+    "Add",
+    "Sub",
+    "Mul",
+    "Neg",
+    "Abs",
+    "Where",
+    "Max",
+    "Min",
+    "Sum",
+    "Expand",
+    "Reshape",
+    "Transpose",
+    "Slice",
+    "Concat",
+    "Split",
+    "Unsqueeze",
+    "Squeeze",
+    "Flatten",
+    "Gather",
+    "GatherND",
+    "GatherElements",
+    "Tile",
+    "Pad",
+    "Cast",
+    "Identity",
+    "ReduceMax",
+    "ReduceMin",
+    "ReduceSum",
+    "ReduceMean",
 ];
 
 /// Values that are, or may be, too large for 16 bits: constants, and what is made of those as they are.
@@ -30,11 +56,29 @@ pub fn large(view: &View<'_>) -> BTreeSet<ValueId> {
             }
             is_large |= large.contains(&input);
         }
+        if is_squared(view, node) {
+            large.extend(node.outputs().iter().flatten());
+        }
         if is_large && node.op().domain.is_empty() && KEEPS_SIZE.contains(&&*node.op().name) {
             large.extend(node.outputs().iter().flatten());
         }
     }
     large
+}
+
+/// Whether squares of a node are summed, as in a root mean square: those of numbers above 256 do not fit into 16 bits.
+fn is_squared(view: &View<'_>, node: &Node) -> bool {
+    let squares = match node.op().is("Mul") {
+        true => node.input(0) == node.input(1),
+        false => node.op().is("Pow"),
+    };
+    let is_sum = |used: &Use| {
+        view.model.reader(used).is_some_and(|reader| {
+            let op = view.node(reader).op();
+            op.is("ReduceMean") || op.is("ReduceSum")
+        })
+    };
+    squares && node.outputs().iter().flatten().any(|&value| view.model.value(value).uses().iter().any(is_sum))
 }
 
 /// Whether a constant of 32 bits is beyond what 16 hold.
@@ -51,9 +95,9 @@ fn vanishes(constant: &Tensor) -> bool {
 /// Whether this holds of a float of 32 bits of a constant.
 fn any(constant: &Tensor, holds: impl Fn(f32) -> bool) -> bool {
     constant.dtype() == DType::F32
-        && constant.bytes().is_ok_and(|bytes| {
-            bytes.as_chunks().0.iter().any(|&number| holds(f32::from_le_bytes(number)))
-        })
+        && constant
+            .bytes()
+            .is_ok_and(|bytes| bytes.as_chunks().0.iter().any(|&number| holds(f32::from_le_bytes(number))))
 }
 
 impl Writer<'_> {

@@ -120,8 +120,10 @@ impl Write for Narrowing<'_> {
 fn converted(constant: &Tensor, elem: Elem) -> Result<Vec<u8>, Why> {
     let trouble = |error: TensorError| Why::from(error.to_string());
     if elem == Elem::I32 {
-        let narrow = |value: i64| i32::try_from(value).map_err(|_| Why::from("a number does not fit into 32 bits"));
-        let narrow = constant.to_i64s().map_err(trouble)?.into_iter().map(narrow).collect::<Result<Vec<_>, _>>()?;
+        let narrow =
+            |value: i64| i32::try_from(value).map_err(|_| Why::from("a number does not fit into 32 bits"));
+        let narrow =
+            constant.to_i64s().map_err(trouble)?.into_iter().map(narrow).collect::<Result<Vec<_>, _>>()?;
         return Ok(narrow.iter().flat_map(|value| value.to_le_bytes()).collect());
     }
     let bytes = constant.bytes().map_err(trouble)?;
@@ -179,7 +181,11 @@ impl Writer<'_> {
     pub fn file_value(&mut self, elem: Elem, sizes: &[i64], payload: Payload) -> Value {
         let offset = self.weights.push(elem, payload) as i64;
         let file = FileValue { name: Some(NAME.into()), offset: Some(offset), ..FileValue::default() };
-        Value { kind: Some(Box::new(kind(elem, &dims(sizes)))), file: Some(Box::new(file)), ..Value::default() }
+        Value {
+            kind: Some(Box::new(kind(elem, &dims(sizes)))),
+            file: Some(Box::new(file)),
+            ..Value::default()
+        }
     }
 
     /// A value in the program itself.
@@ -200,7 +206,8 @@ impl Writer<'_> {
     }
 
     fn constant_operation(&mut self, var: &Var, value: Value) {
-        let value = ValueEntry { key: Some("val".into()), value: Some(Box::new(value)), ..ValueEntry::default() };
+        let value =
+            ValueEntry { key: Some("val".into()), value: Some(Box::new(value)), ..ValueEntry::default() };
         self.operations.push(Operation {
             kind: Some("const".into()),
             outputs: vec![named(&var.name, var.elem, &var.shape)],

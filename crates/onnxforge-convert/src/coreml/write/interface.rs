@@ -6,11 +6,11 @@ use onnxforge_proto::Str;
 use serde::{Deserialize, Serialize};
 
 use super::{Var, Writer, named};
-use crate::coreml::{Pixels, Settings};
 use crate::coreml::schema::{
-    ARRAY_TYPES, ArrayType, Elem, Feature, FeatureType, GRAYSCALE, Image, NamedType, RGB, ShapeOf, ShapeRange, Shapes,
-    SizeRange,
+    ARRAY_TYPES, ArrayType, Elem, Feature, FeatureType, GRAYSCALE, Image, NamedType, RGB, ShapeOf,
+    ShapeRange, Shapes, SizeRange,
 };
+use crate::coreml::{Pixels, Settings};
 use crate::refusal::Refusal;
 use crate::view::Why;
 use onnxforge_proto::wire::Packed;
@@ -195,15 +195,7 @@ impl Interface {
         Ok(())
     }
 
-    fn note(
-        &mut self,
-        side: usize,
-        name: &Str,
-        model: &str,
-        dtype: DType,
-        scalar: bool,
-        kind: FeatureType,
-    ) {
+    fn note(&mut self, side: usize, name: &Str, model: &str, dtype: DType, scalar: bool, kind: FeatureType) {
         self.notes.push(PortNote {
             name: name.to_string(),
             model: model.to_owned(),
@@ -248,7 +240,9 @@ impl Interface {
                     let given = w.settings.ranges.get(&name);
                     if given.is_none() {
                         let (low, high) = SIZES;
-                        w.notes.insert(format!("{name} may be {low} to {high}; --range {name}=FROM..TO sets others"));
+                        w.notes.insert(format!(
+                            "{name} may be {low} to {high}; --range {name}=FROM..TO sets others"
+                        ));
                     }
                     let (low, high) = given.copied().unwrap_or(SIZES);
                     (low as i64, high as i64)
@@ -268,7 +262,9 @@ impl Interface {
 fn image(dtype: DType, shape: &[Dim], pixels: &Pixels) -> Result<FeatureType, Why> {
     let sizes = sizes(shape).ok_or_else(|| Why::from("an image has a fixed size").hinting("--set-shape"))?;
     let (&[1, channels @ (1 | 3), height, width], DType::F32) = (&sizes[..], dtype) else {
-        return Err("an image is an input of floats of 32 bits of shape 1, 3, height, width (or 1 for grey)".into());
+        return Err(
+            "an image is an input of floats of 32 bits of shape 1, 3, height, width (or 1 for grey)".into()
+        );
     };
     if pixels.bias.len() > 1 && pixels.bias.len() as i64 != channels {
         return Err(format!("an image of {channels} channels has {} summands", pixels.bias.len()).into());

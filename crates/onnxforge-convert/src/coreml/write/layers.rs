@@ -41,8 +41,12 @@ pub fn matmul(w: &mut Writer<'_>, id: NodeId) -> Done {
             w.scratch(id, y.elem, shape)
         }
     };
-    let inputs =
-        [("x", (&x).into()), ("y", (&z).into()), ("transpose_x", (&no).into()), ("transpose_y", (&no).into())];
+    let inputs = [
+        ("x", (&x).into()),
+        ("y", (&z).into()),
+        ("transpose_x", (&no).into()),
+        ("transpose_y", (&no).into()),
+    ];
     w.emit("matmul", &inputs, &[&to]);
     let rank = to.shape.len() as i64;
     let extra: Vec<i64> =
@@ -62,7 +66,9 @@ pub fn gemm(w: &mut Writer<'_>, id: NodeId) -> Done {
     let bias = w.node(id).input(2);
     let is_stored = |value| w.is_fixed(value);
     let has_row = match bias {
-        Some(bias) => is_stored(bias) && w.rank(bias)? == 1 && w.shape(bias)?[0] == w.shape(w.out(id, 0)?)?[1],
+        Some(bias) => {
+            is_stored(bias) && w.rank(bias)? == 1 && w.shape(bias)?[0] == w.shape(w.out(id, 0)?)?[1]
+        }
         None => true,
     };
     if !turn_a && turn_b && is_stored(b) && has_row && alpha == 1.0 && (beta == 1.0 || bias.is_none()) {

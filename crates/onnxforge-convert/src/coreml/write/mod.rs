@@ -39,17 +39,24 @@ const MOST_AXES: usize = 5;
 /// A value of a program.
 #[derive(Clone, Debug)]
 pub struct Var {
+    /// Its name, which no other has.
     pub name: Str,
+    /// Its element type.
     pub elem: Elem,
+    /// Its sizes, as far as they are known.
     pub shape: Vec<Dim>,
 }
 
 /// What a program is made of.
 #[derive(Debug)]
 pub struct Written {
+    /// What the function takes.
     pub inputs: Vec<NamedType>,
+    /// Its operations.
     pub block: Block,
+    /// The constants beside them.
     pub weights: Weights,
+    /// Inputs and outputs, as users see them.
     pub features: [Vec<Feature>; 2],
     /// How the interface of the model is that of the program.
     pub ports: Vec<PortNote>,
@@ -91,7 +98,9 @@ impl<'m> Deref for Writer<'m> {
 
 /// What a parameter gets.
 pub enum Arg<'a> {
+    /// A value.
     One(&'a Var),
+    /// Several.
     Many(&'a [Var]),
 }
 

@@ -239,8 +239,12 @@ pub fn pad(w: &mut Writer<'_>, id: NodeId) -> Done {
     let skipped = if mode == "constant" { 0 } else { rank.saturating_sub(2) };
     let (pads, mode) = (w.list(all[skipped..].as_flattened())?, w.text(mode));
     let y = w.result(id, 0)?;
-    let inputs =
-        [("x", (&x).into()), ("pad", (&pads).into()), ("mode", (&mode).into()), ("constant_val", (&fill).into())];
+    let inputs = [
+        ("x", (&x).into()),
+        ("pad", (&pads).into()),
+        ("mode", (&mode).into()),
+        ("constant_val", (&fill).into()),
+    ];
     w.emit("pad", &inputs, &[&y]);
     Ok(())
 }
@@ -263,7 +267,9 @@ pub fn depth_to_space(w: &mut Writer<'_>, id: NodeId) -> Done {
     let block = w.int(call.int("blocksize")?)?;
     let (x, y) = (w.input(id, 0)?, w.result(id, 0)?);
     match &*w.node(id).op().name {
-        "SpaceToDepth" => w.emit("space_to_depth", &[("x", (&x).into()), ("block_size", (&block).into())], &[&y]),
+        "SpaceToDepth" => {
+            w.emit("space_to_depth", &[("x", (&x).into()), ("block_size", (&block).into())], &[&y])
+        }
         _ if call.text("mode")? == "CRD" => {
             w.emit("pixel_shuffle", &[("x", (&x).into()), ("upscale_factor", (&block).into())], &[&y]);
         }

@@ -8,7 +8,8 @@ use onnxforge_proto::Str;
 use crate::coreml::schema::Elem;
 
 /// Words that mean something in programs.
-const TAKEN: &[&str] = &["any", "bool", "program", "func", "tensor", "list", "dict", "tuple", "true", "false"];
+const TAKEN: &[&str] =
+    &["any", "bool", "program", "func", "tensor", "list", "dict", "tuple", "true", "false"];
 
 /// Who is called how.
 #[derive(Debug, Default)]

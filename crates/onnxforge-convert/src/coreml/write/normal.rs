@@ -182,8 +182,7 @@ fn root(w: &mut Writer<'_>, id: NodeId, x: &Var, axes: &[i64], least: f32) -> Re
     let square = w.step(id, "square", &[("x", x.into())], x.elem, x.shape.clone());
     let mean = mean(w, id, &square, axes)?;
     let least = epsilon(w, least, x);
-    let sum =
-        w.step(id, "add", &[("x", (&mean).into()), ("y", (&least).into())], x.elem, mean.shape.clone());
+    let sum = w.step(id, "add", &[("x", (&mean).into()), ("y", (&least).into())], x.elem, mean.shape.clone());
     Ok(w.step(id, "sqrt", &[("x", (&sum).into())], x.elem, mean.shape.clone()))
 }
 

@@ -33,7 +33,8 @@ struct Grid<'m> {
 impl<'m> Grid<'m> {
     fn of(w: &Writer<'m>, id: NodeId, rank: usize) -> Result<Self, Why> {
         let call = w.call(id)?;
-        let constant = |value: ValueId| w.model.constant(value).ok_or_else(|| Why::from("its scale is computed"));
+        let constant =
+            |value: ValueId| w.model.constant(value).ok_or_else(|| Why::from("its scale is computed"));
         let scale = constant(w.arg(id, 1)?)?;
         let zero = w.node(id).input(2).map(constant).transpose()?;
         let axis = match scale.shape().len() {
@@ -57,7 +58,8 @@ pub fn dequantize(w: &mut Writer<'_>, id: NodeId) -> Done {
     match (is_byte && grid.block == 0, w.settings.ios) {
         (true, 16..) => affine(w, constant, elem, &grid, &y),
         (_, 18..) => blocks(w, constant, elem, &grid, &y),
-        (false, _) => Err(Why::from("quantized numbers in blocks or of 4 bits are there from iOS 18 on").hinting("--ios 18")),
+        (false, _) => Err(Why::from("quantized numbers in blocks or of 4 bits are there from iOS 18 on")
+            .hinting("--ios 18")),
         // Before there was an operator for it, numbers are stored as what they stand for.
         (true, _) => computed(w, value, constant, &grid, &y),
     }
@@ -102,8 +104,11 @@ fn affine(w: &mut Writer<'_>, constant: &Tensor, elem: Elem, grid: &Grid<'_>, y:
     let zero = small(w, elem, &of_scale, zeros);
     let scale = scales(w, grid.scale, y.elem, &of_scale)?;
     let axis = w.immediate_value(Elem::I32, &[], &(grid.axis as i32).to_le_bytes());
-    let entry =
-        |(key, value): (&str, Value)| ValueEntry { key: Some(key.into()), value: Some(Box::new(value)), ..Default::default() };
+    let entry = |(key, value): (&str, Value)| ValueEntry {
+        key: Some(key.into()),
+        value: Some(Box::new(value)),
+        ..Default::default()
+    };
     let fields = [("axis", axis), ("quantized_data", data), ("scale", scale), ("zero_point", zero)];
     w.operations.push(Operation {
         kind: Some("constexpr_affine_dequantize".into()),
@@ -171,7 +176,8 @@ fn computed(w: &mut Writer<'_>, value: ValueId, constant: &Tensor, grid: &Grid<'
         .enumerate()
         .map(|(index, number)| ((number - zeros[place(index)]) * scales[place(index)]) as f32)
         .collect();
-    let tensor = Tensor::from_f32s(constant.shape().to_vec(), &wide).map_err(|error| Why::from(error.to_string()))?;
+    let tensor =
+        Tensor::from_f32s(constant.shape().to_vec(), &wide).map_err(|error| Why::from(error.to_string()))?;
     let name = format!("{}_dequantized", w.model.value(value).name());
     let stored = w.data(&name, &tensor, y.elem, &sizes)?;
     w.emit("identity", &[("x", (&stored).into())], &[y]);

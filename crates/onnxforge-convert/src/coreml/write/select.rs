@@ -4,7 +4,7 @@ use onnxforge_ir::dim::Dim;
 use onnxforge_ir::{DType, NodeId, ValueId};
 use onnxforge_ops::call::axis;
 
-use super::arithmetic::ANY;
+use super::arithmetic::{ANY, broadcast};
 use super::{Var, Writer};
 use crate::coreml::schema::Elem;
 use crate::view::Why;
@@ -39,7 +39,13 @@ fn chosen(w: &mut Writer<'_>, id: NodeId) -> Result<(Var, Option<Var>), Why> {
     Ok((wide, Some(w.scratch(id, Elem::I32, y.shape))))
 }
 
-fn settle(w: &mut Writer<'_>, id: NodeId, kind: &'static str, inputs: &[(&'static str, super::Arg<'_>)], to: Option<Var>) -> Done {
+fn settle(
+    w: &mut Writer<'_>,
+    id: NodeId,
+    kind: &'static str,
+    inputs: &[(&'static str, super::Arg<'_>)],
+    to: Option<Var>,
+) -> Done {
     let y = w.known.get(&w.out(id, 0)?).cloned().ok_or("its result is not known")?;
     match to {
         Some(to) => {
@@ -58,7 +64,13 @@ pub fn gather(w: &mut Writer<'_>, id: NodeId) -> Done {
     let along = axis(w.call(id)?.int("axis")?, shape.len())?;
     let (places, axis) = (places(w, indices, shape.get(along))?, w.int(along as i64)?);
     let (x, to) = chosen(w, id)?;
-    settle(w, id, "gather", &[("x", (&x).into()), ("indices", (&places).into()), ("axis", (&axis).into())], to)
+    settle(
+        w,
+        id,
+        "gather",
+        &[("x", (&x).into()), ("indices", (&places).into()), ("axis", (&axis).into())],
+        to,
+    )
 }
 
 pub fn gather_elements(w: &mut Writer<'_>, id: NodeId) -> Done {
@@ -157,8 +169,31 @@ pub fn scatter_nd(w: &mut Writer<'_>, id: NodeId) -> Done {
 
 pub fn choose(w: &mut Writer<'_>, id: NodeId) -> Done {
     w.takes(w.arg(id, 1)?, ANY)?;
-    let (condition, a, b) = (w.input(id, 0)?, w.input(id, 1)?, w.input(id, 2)?);
+    let (condition, mut a, b) = (w.input(id, 0)?, w.input(id, 1)?, w.input(id, 2)?);
     let y = w.result(id, 0)?;
+    // The result has the shape of both choices, whatever that of the condition is.
+    let both = broadcast(w, &a.shape, &b.shape);
+    if !both.is_ok_and(|both| w.same_shape(&both, &y.shape)) {
+        a = stretched(w, id, &condition, &a)?;
+    }
     w.emit("select", &[("cond", (&condition).into()), ("a", (&a).into()), ("b", (&b).into())], &[&y]);
     Ok(())
+}
+
+/// A choice in the shape of the condition: with nothing added in each place.
+fn stretched(w: &mut Writer<'_>, id: NodeId, condition: &Var, a: &Var) -> Result<Var, Why> {
+    let shape = broadcast(w, &condition.shape, &a.shape)?;
+    let (kind, none) = match a.elem {
+        Elem::Bool => {
+            let no = w.flag(false);
+            let inputs = [("x", condition.into()), ("y", (&no).into())];
+            ("logical_or", w.step(id, "logical_and", &inputs, Elem::Bool, condition.shape.clone()))
+        }
+        elem => {
+            let number = w.cast(condition, elem);
+            let inputs = [("x", (&number).into()), ("y", (&number).into())];
+            ("add", w.step(id, "sub", &inputs, elem, condition.shape.clone()))
+        }
+    };
+    Ok(w.step(id, kind, &[("x", a.into()), ("y", (&none).into())], a.elem, shape))
 }

@@ -154,7 +154,11 @@ pub fn shape(w: &mut Writer<'_>, id: NodeId) -> Done {
     let whole = shape_of(w, id, &x);
     let (begin, size) = (w.list(&[start])?, w.list(&[end - start])?);
     let y = w.result(id, 0)?;
-    w.emit("slice_by_size", &[("x", (&whole).into()), ("begin", (&begin).into()), ("size", (&size).into())], &[&y]);
+    w.emit(
+        "slice_by_size",
+        &[("x", (&whole).into()), ("begin", (&begin).into()), ("size", (&size).into())],
+        &[&y],
+    );
     Ok(())
 }
 
@@ -192,8 +196,11 @@ pub fn expand(w: &mut Writer<'_>, id: NodeId) -> Done {
     if let (Some(known), true) = (&known, from.len() == whole.len() && !from.is_empty())
         && from.iter().all(|size| size.as_const().is_some())
     {
-        let times: Vec<i64> =
-            from.iter().zip(known).map(|(size, &whole)| if *size == Dim::from(whole) { 1 } else { whole }).collect();
+        let times: Vec<i64> = from
+            .iter()
+            .zip(known)
+            .map(|(size, &whole)| if *size == Dim::from(whole) { 1 } else { whole })
+            .collect();
         let times = w.list(&times)?;
         let y = w.result(id, 0)?;
         w.emit("tile", &[("x", (&x).into()), ("reps", (&times).into())], &[&y]);
@@ -212,7 +219,8 @@ pub fn expand(w: &mut Writer<'_>, id: NodeId) -> Done {
         DType::Bool => w.flag(true),
         _ => w.number_like(1.0, x.elem),
     };
-    let filled = w.step(id, "fill", &[("shape", (&sizes).into()), ("value", (&neutral).into())], x.elem, part);
+    let filled =
+        w.step(id, "fill", &[("shape", (&sizes).into()), ("value", (&neutral).into())], x.elem, part);
     let y = w.result(id, 0)?;
     let kind = if dtype == DType::Bool { "logical_and" } else { "mul" };
     w.emit(kind, &[("x", (&x).into()), ("y", (&filled).into())], &[&y]);
@@ -250,6 +258,10 @@ pub fn range(w: &mut Writer<'_>, id: NodeId) -> Done {
         ends.push(w.input(id, index)?);
     }
     let y = w.result(id, 0)?;
-    w.emit("range_1d", &[("end", (&ends[1]).into()), ("start", (&ends[0]).into()), ("step", (&ends[2]).into())], &[&y]);
+    w.emit(
+        "range_1d",
+        &[("end", (&ends[1]).into()), ("start", (&ends[0]).into()), ("step", (&ends[2]).into())],
+        &[&y],
+    );
     Ok(())
 }

@@ -65,22 +65,30 @@ pub fn resize(w: &mut Writer<'_>, id: NodeId) -> Result<(), Why> {
         if !is_floor && !is_middle {
             return Err(format!("the operator has no nearest neighbours by {places} and {rounding}").into());
         }
-        let whole_number = |factor: Option<f64>| factor.filter(|it| it.fract() == 0.0 && *it >= 1.0).map(|it| it as i64);
+        let whole_number =
+            |factor: Option<f64>| factor.filter(|it| it.fract() == 0.0 && *it >= 1.0).map(|it| it as i64);
         let [Some(up), Some(along)] = factors.map(whole_number) else {
             return Err("nearest neighbours are repeated a whole number of times".into());
         };
         let (up, along) = (w.int(up)?, w.int(along)?);
         let y = w.result(id, 0)?;
-        let inputs =
-            [("x", (&x).into()), ("scale_factor_height", (&up).into()), ("scale_factor_width", (&along).into())];
+        let inputs = [
+            ("x", (&x).into()),
+            ("scale_factor_height", (&up).into()),
+            ("scale_factor_width", (&along).into()),
+        ];
         w.emit("upsample_nearest_neighbor", &inputs, &[&y]);
         return Ok(());
     }
     w.demand(id, "mode", call.text("mode")? == "linear")?;
     let kind = match &*places {
         "half_pixel" | "half_pixel_symmetric" => "UNALIGN_CORNERS",
-        "pytorch_half_pixel" if sizes.iter().all(|size| size.is_some_and(|size| size > 1)) => "UNALIGN_CORNERS",
-        "align_corners" if sizes.iter().all(|size| size.is_some_and(|size| size > 1)) => "STRICT_ALIGN_CORNERS",
+        "pytorch_half_pixel" if sizes.iter().all(|size| size.is_some_and(|size| size > 1)) => {
+            "UNALIGN_CORNERS"
+        }
+        "align_corners" if sizes.iter().all(|size| size.is_some_and(|size| size > 1)) => {
+            "STRICT_ALIGN_CORNERS"
+        }
         "asymmetric" => "DEFAULT",
         _ => return Err(format!("the operator has no {places}").into()),
     };

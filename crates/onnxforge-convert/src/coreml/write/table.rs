@@ -11,14 +11,14 @@ pub type Lower = fn(&mut Writer<'_>, NodeId) -> Result<(), Why>;
 pub fn find(name: &str) -> Option<Lower> {
     Some(match name {
         "Abs" | "Acos" | "Asin" | "Atan" | "Atanh" | "Ceil" | "Cos" | "Cosh" | "Erf" | "Exp" | "Floor"
-        | "Relu" | "Round" | "Sigmoid" | "Sign" | "Sin" | "Sinh" | "Softplus" | "Softsign" | "Sqrt" | "Tan"
-        | "Tanh" | "Not" => arithmetic::unary,
+        | "Relu" | "Round" | "Sigmoid" | "Sign" | "Sin" | "Sinh" | "Softplus" | "Softsign" | "Sqrt"
+        | "Tan" | "Tanh" | "Not" => arithmetic::unary,
         "Elu" | "LeakyRelu" | "HardSigmoid" | "Log" => arithmetic::with_settings,
-        "Neg" | "Reciprocal" | "HardSwish" | "Swish" | "Mish" | "Selu" | "Celu" | "ThresholdedRelu" | "IsNaN"
-        | "IsInf" => arithmetic::composed,
+        "Neg" | "Reciprocal" | "HardSwish" | "Swish" | "Mish" | "Selu" | "Celu" | "ThresholdedRelu"
+        | "IsNaN" | "IsInf" => arithmetic::composed,
         "Gelu" => arithmetic::gelu,
-        "Add" | "Sub" | "Mul" | "Div" | "And" | "Or" | "Xor" | "Equal" | "Less" | "LessOrEqual" | "Greater"
-        | "GreaterOrEqual" | "Mod" => arithmetic::binary,
+        "Add" | "Sub" | "Mul" | "Div" | "And" | "Or" | "Xor" | "Equal" | "Less" | "LessOrEqual"
+        | "Greater" | "GreaterOrEqual" | "Mod" => arithmetic::binary,
         "Pow" => arithmetic::pow,
         "Max" | "Min" | "Sum" | "Mean" => arithmetic::variadic,
         "PRelu" => arithmetic::prelu,

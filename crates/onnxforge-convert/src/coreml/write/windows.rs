@@ -47,7 +47,10 @@ impl Window {
                     let size = match (sizes[axis + 2].as_const(), stride) {
                         (Some(size), _) => size,
                         (None, 1) => 1,
-                        _ => return Err(Why::from("its padding depends on a size that is not known").hinting("--set-dim")),
+                        _ => {
+                            return Err(Why::from("its padding depends on a size that is not known")
+                                .hinting("--set-dim"));
+                        }
                     };
                     let steps = (size + stride - 1) / stride;
                     let all = ((steps - 1) * stride + reach - size).max(0);
@@ -202,7 +205,8 @@ pub fn pool(w: &mut Writer<'_>, id: NodeId) -> Done {
     if window.pads.iter().zip(&window.kernel).any(|(pads, kernel)| pads.iter().any(|pad| pad >= kernel)) {
         return Err("padding as large as the window".into());
     }
-    let (kernel, strides, pads) = (w.list(&window.kernel)?, w.list(&window.strides)?, w.list(&window.pads())?);
+    let (kernel, strides, pads) =
+        (w.list(&window.kernel)?, w.list(&window.strides)?, w.list(&window.pads())?);
     let (kind, up) = (w.text("custom"), w.flag(false));
     let image = w.input(id, 0)?;
     let y = w.result(id, 0)?;
@@ -231,7 +235,11 @@ fn round_up(w: &Writer<'_>, x: ValueId, window: &mut Window, counts: bool) -> Do
         let size = match size {
             Some(size) => size + pads[0] + pads[1],
             None if stride == 1 => continue,
-            None => return Err(Why::from("how it rounds up depends on a size that is not known").hinting("--set-dim")),
+            None => {
+                return Err(
+                    Why::from("how it rounds up depends on a size that is not known").hinting("--set-dim")
+                );
+            }
         };
         let mut steps = (size - kernel + stride - 1) / stride + 1;
         // No window begins in the padding behind.
