@@ -124,6 +124,11 @@ def scatter_nd(self):
     return by_onnx("ScatterND", [value(self.data), value(self.indices).astype(np.int64), value(self.updates)], reduction=mode)
 
 
+def scatter_elements(self):
+    mode = {"update": "none"}.get(self.mode.val, self.mode.val)
+    return by_onnx("ScatterElements", [value(self.data), value(self.indices), value(self.updates)], axis=int(self.axis.val), reduction=mode)
+
+
 def resize_bilinear(self):
     x = value(self.x)
     sizes = np.array([int(self.target_size_height.val), int(self.target_size_width.val)], np.int64)
@@ -198,6 +203,7 @@ KERNELS = {
     "pixel_shuffle": depth_to_space("CRD", mode="CRD"),
     "reduce_log_sum_exp": reduce_log_sum_exp,
     "resize_bilinear": resize_bilinear,
+    "scatter_along_axis": scatter_elements,
     "scatter_nd": scatter_nd,
     "silu": silu,
     "space_to_depth": depth_to_space("SpaceToDepth"),

@@ -4,6 +4,7 @@ import json
 
 import coremltools as ct
 import numpy as np
+import onnx
 import oracle
 import pytest
 from conftest import ROOT, forge
@@ -12,7 +13,7 @@ from conftest import ROOT, forge
 BOUND = 1e-5
 #: The same in float16: what the command accepts, too.
 HALF = 64 / 2048
-SIZES = [{"batch": 1, "seq": 7}, {"batch": 3, "seq": 12}]
+SIZES = [{"batch": 1, "seq": 7, "sequence": 7}, {"batch": 3, "seq": 12, "sequence": 12}]
 MODELS = ["examples/small_cnn.onnx", "examples/tiny_bert.onnx", "examples/tiny_llama.onnx", "tests/data/small_cnn.dynamo.onnx"]
 
 
@@ -53,18 +54,24 @@ def test_the_same_bytes_each_time(converted):
     assert first == second and len(first) == 3
 
 
-def test_names_types_and_scalars(converted, parsed):
-    model = parsed("g (int64[2] 0.x, bool[2] mask, float s) => (int64[2] y:0, bool[2] z, float t) { a = Cast<to=7>(mask)  b = Add(0.x, a)  \"y:0\" = Neg(b)  z = Not(mask)  t = Neg(s) }".replace("0.x", '"0.x"').replace("y:0)", '"y:0")').replace("] y:0,", '] "y:0",'))
+def test_names_types_and_scalars(converted, tmp_path):
+    value, node = onnx.helper.make_tensor_value_info, onnx.helper.make_node
+    integer, flag, number = onnx.TensorProto.INT64, onnx.TensorProto.BOOL, onnx.TensorProto.FLOAT
+    nodes = [node("Cast", ["mask"], ["a"], to=integer), node("Add", ["0.x", "a"], ["b"]), node("Neg", ["b"], ["y:0"]), node("Not", ["mask"], ["z"]), node("Neg", ["s"], ["t"])]
+    inputs = [value("0.x", integer, [2]), value("mask", flag, [2]), value("s", number, [])]
+    outputs = [value("y:0", integer, [2]), value("z", flag, [2]), value("t", number, [])]
+    model = tmp_path / "m.onnx"
+    onnx.save(onnx.helper.make_model(onnx.helper.make_graph(nodes, "g", inputs, outputs), opset_imports=[onnx.helper.make_opsetid("", 21)], ir_version=10), model)
     out, report = converted(model, "--precision", "float32")
     feed = {"0.x": np.array([3, -4]), "mask": np.array([True, False]), "s": np.float32(1.5)}
     assert max(oracle.differences(model, out, feed).values()) == 0
     notes = report["summary"]["notes"]
-    assert any("0.x is called _0_x and is int32 instead of int64" in note for note in notes), notes
+    assert "0.x is called _0_x and is int32 instead of int64" in notes and "y:0 is called y_0 and is int32 instead of int64" in notes, notes
 
 
 def test_shapes_that_inputs_may_have(converted):
     model = ROOT / "examples/tiny_bert.onnx"
-    out, _ = converted(model, "--range", "batch=1..4", "--range", "seq=2..64")
+    out, _ = converted(model, "--range", "batch=1..4", "--range", "sequence=2..64")
     spec = ct.models.MLModel(str(out), skip_model_load=True).get_spec()
     ranges = spec.description.input[0].type.multiArrayType.shapeRange.sizeRanges
     assert [(size.lowerBound, size.upperBound) for size in ranges] == [(1, 4), (2, 64)]
@@ -103,7 +110,7 @@ def test_quantized_weights(converted, parsed, name, ios):
 
 
 def test_weights_in_blocks(converted, parsed):
-    numbers = ", ".join(str(n % 13 - 6) for n in range(64))
+    numbers = ", ".join(str(n % 8) for n in range(64))
     stored = f"int4[8,8] q = {{{numbers}}}, float[2,8] s = {{{', '.join(str(0.25 + n / 8) for n in range(16))}}}"
     model = parsed(f"g (float[3,8] x) => (float[3,8] y) <{stored}> {{ w = DequantizeLinear<axis=0, block_size=4>(q, s)  y = MatMul(x, w) }}")
     out, report = converted(model, "--ios", 18, "--precision", "float32")

@@ -12,14 +12,15 @@ pub mod write;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use onnxforge_ir::Model;
 use onnxforge_ir::io::{LoadError, Source};
+use onnxforge_ir::types::DeclaredDim;
+use onnxforge_ir::{Model, Type};
 use onnxforge_proto::blob::Blob;
 use onnxforge_proto::wire;
 use serde::{Deserialize, Serialize};
 
 use crate::artifact::{Artifact, Summary};
-use crate::refusal::Refusals;
+use crate::refusal::{Refusal, Refusals};
 use schema::{
     BlockEntry, Description, Function, FunctionEntry, Metadata, Operation, Program, Spec, TextEntry,
 };
@@ -88,17 +89,34 @@ impl Default for Settings {
     }
 }
 
-/// The names of inputs that are no images of the model.
-pub fn unknown_inputs(model: &Model, settings: &Settings) -> BTreeSet<String> {
+/// Names in settings that the model does not have.
+fn unknown(model: &Model, settings: &Settings) -> Vec<Refusal> {
     let ports = model.scope(model.main()).inputs();
-    let names: BTreeSet<String> =
+    let inputs: BTreeSet<String> =
         ports.iter().map(|port| model.value(port.value).name().to_string()).collect();
-    let wanted = settings.images.keys().chain(settings.shapes.keys());
-    wanted.filter(|name| !names.contains(*name)).cloned().collect()
+    let dims: BTreeSet<String> = ports
+        .iter()
+        .filter_map(
+            |port| if let Type::Tensor(_, Some(shape)) = port.declared() { Some(shape) } else { None },
+        )
+        .flatten()
+        .filter_map(|dim| if let DeclaredDim::Named(name) = dim { Some(name.to_string()) } else { None })
+        .collect();
+    let images = settings.images.keys().map(|name| ("--image", name, &inputs, "the model has no such input"));
+    let shapes =
+        settings.shapes.keys().map(|name| ("--shapes", name, &inputs, "the model has no such input"));
+    let ranges =
+        settings.ranges.keys().map(|name| ("--range", name, &dims, "no input has a dimension of this name"));
+    let wrong = images.chain(shapes).chain(ranges).filter(|(_, name, known, _)| !known.contains(*name));
+    wrong.map(|(option, name, _, why)| Refusal::about(option, name, why)).collect()
 }
 
 /// The model as a package, once the passes of the target ran.
 pub fn lower(model: &Model, settings: &Settings) -> Result<Artifact, Refusals> {
+    let unknown = unknown(model, settings);
+    if !unknown.is_empty() {
+        return Err(Refusals(unknown));
+    }
     let written = write::write(model, settings)?;
     let summary = summary(&written, settings);
     let (spec, weights) = spec(written, settings);

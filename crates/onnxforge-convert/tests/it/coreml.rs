@@ -218,7 +218,7 @@ fn images_are_read_back_as_what_the_model_takes() {
 fn quantized_weights_keep_their_bytes() {
     let graph = "g (float[1,2,4,4] x) => (float[1,2,4,4] y) <uint8[2,2,1,1] q = {1, 200, 30, 4}, float[2] s = {0.5, 0.25}, uint8[2] z = {3, 128}> { w = DequantizeLinear<axis=0>(q, s, z)  y = Conv(x, w) }";
     comes_back(graph);
-    let blocks = "g (float[2,4] x) => (float[2,4] y) <int4[4,4] q = {1, 2, -3, 4, -5, 6, 7, -8, 1, 2, 3, 4, 5, 6, 7, 0}, float[2,4] s = {0.5, 0.25, 1, 2, 0.5, 0.25, 1, 2}> { w = DequantizeLinear<axis=0, block_size=2>(q, s)  y = MatMul(x, w) }";
+    let blocks = "g (float[2,4] x) => (float[2,4] y) <int4[4,4] q = {1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3, 4, 5, 6, 7, 0}, float[2,4] s = {0.5, 0.25, 1, 2, 0.5, 0.25, 1, 2}> { w = DequantizeLinear<axis=0, block_size=2>(q, s)  y = MatMul(x, w) }";
     let model = model(blocks);
     compares(blocks, &model, &read(converted(&model, &settings(18, false)).unwrap()));
     assert!(refused(blocks, &settings(17, false))[0].1.contains("from iOS 18 on"));
@@ -235,6 +235,16 @@ fn what_has_no_place_is_listed() {
     let found =
         refused("g (float[1,1,1,1,1,N] x) => (float[1,1,1,1,1,N] y) { y = Neg(x) }", &settings(17, false));
     assert_eq!(found[0], ("input".to_owned(), "arrays have up to 5 axes".to_owned()));
+}
+
+#[test]
+fn names_that_the_model_does_not_have_are_listed() {
+    let mut settings = settings(17, false);
+    settings.coreml.ranges.insert("S".to_owned(), (1, 4));
+    settings.coreml.images.insert("picture".to_owned(), Pixels { scale: 1.0, bias: vec![0.0] });
+    let found = refused("g (float[N,3] x) => (float[N,3] y) { y = Neg(x) }", &settings);
+    let options: Vec<&str> = found.iter().map(|(option, _)| &**option).collect();
+    assert_eq!(options, ["--image", "--range"]);
 }
 
 /// A package on the disk, in a folder that goes away.

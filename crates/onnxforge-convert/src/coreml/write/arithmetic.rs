@@ -154,6 +154,29 @@ pub fn composed(w: &mut Writer<'_>, id: NodeId) -> Done {
             let zero = number(w, 0.0);
             w.emit("select", &[("cond", (&over).into()), ("a", (&x).into()), ("b", (&zero).into())], &[&y]);
         }
+        "Asinh" | "Acosh" => {
+            // log(|x| + √(x² + 1)) with the sign of x, and log(x + √(x² − 1)).
+            let is_odd = w.node(id).op().is("Asinh");
+            let unit = number(w, if is_odd { 1.0 } else { -1.0 });
+            let size = match is_odd {
+                true => w.step(id, "abs", &[("x", (&x).into())], elem, shape.clone()),
+                false => x.clone(),
+            };
+            let square = w.step(id, "square", &[("x", (&x).into())], elem, shape.clone());
+            let sum =
+                w.step(id, "add", &[("x", (&square).into()), ("y", (&unit).into())], elem, shape.clone());
+            let root = w.step(id, "sqrt", &[("x", (&sum).into())], elem, shape.clone());
+            let whole =
+                w.step(id, "add", &[("x", (&size).into()), ("y", (&root).into())], elem, shape.clone());
+            if is_odd {
+                let log = w.scratch(id, elem, shape.clone());
+                with_numbers(w, "log", &whole, &[("epsilon", 0.0)], &log);
+                let sign = w.step(id, "sign", &[("x", (&x).into())], elem, shape);
+                w.emit("mul", &[("x", (&sign).into()), ("y", (&log).into())], &[&y]);
+            } else {
+                with_numbers(w, "log", &whole, &[("epsilon", 0.0)], &y);
+            }
+        }
         "IsNaN" => w.emit("not_equal", &[("x", (&x).into()), ("y", (&x).into())], &[&y]),
         "IsInf" => {
             let (up, down) = (call.flag("detect_positive")?, call.flag("detect_negative")?);

@@ -153,6 +153,7 @@ pub fn write(model: &Model, settings: &Settings) -> Result<Written, Refusals> {
         kept += usize::from(is_single);
         if let Err(why) = writer.lower(id) {
             refusals.push(Refusal { hint: why.hint, ..Refusal::of(model, id, why.reason) });
+            writer.stand_in(id);
         }
     }
     interface.outputs(&mut writer, &mut refusals);
@@ -184,6 +185,19 @@ impl<'m> Writer<'m> {
         let lower =
             lower.ok_or_else(|| Why::from("there is no such operator, and no pass says it in others"))?;
         lower(self, id)
+    }
+
+    /// Gives the results of a node that is refused something to stand for, so that what reads them is judged for itself.
+    fn stand_in(&mut self, id: NodeId) {
+        for &value in self.node(id).outputs().iter().flatten() {
+            let elem = self.dtype(value).and_then(|dtype| self.elem(dtype));
+            let var = Var {
+                name: self.names.fresh("missing"),
+                elem: elem.unwrap_or(self.floats),
+                shape: self.shape(value).unwrap_or_default(),
+            };
+            self.known.entry(value).or_insert(var);
+        }
     }
 
     /// The element type that tensors of a type have here.

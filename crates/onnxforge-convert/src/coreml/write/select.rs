@@ -4,7 +4,7 @@ use onnxforge_ir::dim::Dim;
 use onnxforge_ir::{DType, NodeId, ValueId};
 use onnxforge_ops::call::axis;
 
-use super::arithmetic::{ANY, broadcast};
+use super::arithmetic::ANY;
 use super::{Var, Writer};
 use crate::coreml::schema::Elem;
 use crate::view::Why;
@@ -167,33 +167,44 @@ pub fn scatter_nd(w: &mut Writer<'_>, id: NodeId) -> Done {
     Ok(())
 }
 
+/// Condition and choices get the shape of the result: the Neural Engine stretches none of them.
 pub fn choose(w: &mut Writer<'_>, id: NodeId) -> Done {
     w.takes(w.arg(id, 1)?, ANY)?;
-    let (condition, mut a, b) = (w.input(id, 0)?, w.input(id, 1)?, w.input(id, 2)?);
+    let values = [w.arg(id, 0)?, w.arg(id, 1)?, w.arg(id, 2)?];
+    let mut inputs = [w.read(values[0])?, w.read(values[1])?, w.read(values[2])?];
     let y = w.result(id, 0)?;
-    // The result has the shape of both choices, whatever that of the condition is.
-    let both = broadcast(w, &a.shape, &b.shape);
-    if !both.is_ok_and(|both| w.same_shape(&both, &y.shape)) {
-        a = stretched(w, id, &condition, &a)?;
+    let is_whole = inputs.each_ref().map(|var| w.same_shape(&var.shape, &y.shape));
+    if is_whole.contains(&false) {
+        let known: Option<Vec<i64>> = y.shape.iter().map(Dim::as_const).collect();
+        let whole = is_whole.iter().position(|&whole| whole);
+        let sizes = match (known, whole) {
+            (Some(known), _) => w.list(&known)?,
+            (None, Some(whole)) => super::shapes::shape_of(w, id, &inputs[whole]),
+            (None, None) => {
+                return Err(Why::from("no choice has the shape of the result").hinting("--set-dim"));
+            }
+        };
+        for index in (0..3).filter(|&index| !is_whole[index]) {
+            inputs[index] = stretched(w, id, values[index], &inputs[index], &y.shape, &sizes);
+        }
     }
-    w.emit("select", &[("cond", (&condition).into()), ("a", (&a).into()), ("b", (&b).into())], &[&y]);
+    let [condition, a, b] = &inputs;
+    w.emit("select", &[("cond", condition.into()), ("a", a.into()), ("b", b.into())], &[&y]);
     Ok(())
 }
 
-/// A choice in the shape of the condition: with nothing added in each place.
-fn stretched(w: &mut Writer<'_>, id: NodeId, condition: &Var, a: &Var) -> Result<Var, Why> {
-    let shape = broadcast(w, &condition.shape, &a.shape)?;
-    let (kind, none) = match a.elem {
-        Elem::Bool => {
-            let no = w.flag(false);
-            let inputs = [("x", condition.into()), ("y", (&no).into())];
-            ("logical_or", w.step(id, "logical_and", &inputs, Elem::Bool, condition.shape.clone()))
-        }
-        elem => {
-            let number = w.cast(condition, elem);
-            let inputs = [("x", (&number).into()), ("y", (&number).into())];
-            ("add", w.step(id, "sub", &inputs, elem, condition.shape.clone()))
-        }
+/// A value in this shape.
+fn stretched(w: &mut Writer<'_>, id: NodeId, value: ValueId, var: &Var, shape: &[Dim], sizes: &Var) -> Var {
+    let number = w.number(value).filter(|_| var.elem != Elem::Bool);
+    let fill = match var.elem {
+        Elem::Bool => w.flag(true),
+        elem => w.number_like(number.unwrap_or(1.0), elem),
     };
-    Ok(w.step(id, kind, &[("x", a.into()), ("y", (&none).into())], a.elem, shape))
+    let inputs = [("shape", sizes.into()), ("value", (&fill).into())];
+    let filled = w.step(id, "fill", &inputs, var.elem, shape.to_vec());
+    if number.is_some() {
+        return filled;
+    }
+    let kind = if var.elem == Elem::Bool { "logical_and" } else { "mul" };
+    w.step(id, kind, &[("x", var.into()), ("y", (&filled).into())], var.elem, shape.to_vec())
 }

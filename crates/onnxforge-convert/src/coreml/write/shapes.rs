@@ -60,7 +60,9 @@ fn target(w: &mut Writer<'_>, id: NodeId, from: &[Dim], to: &[Dim]) -> Result<Va
     }
     if open > 1 {
         return match w.node(id).input(1) {
-            Some(target) if w.model.constant(target).is_none() => w.read(target),
+            Some(target) if w.model.constant(target).is_none() => {
+                computed_target(w, id, target, from.len(), to.len())
+            }
             _ => Err("more than one size of its result is not known".into()),
         };
     }
@@ -89,8 +91,39 @@ fn target(w: &mut Writer<'_>, id: NodeId, from: &[Dim], to: &[Dim]) -> Result<Va
     }
 }
 
+/// A target that is computed. A 0 in it stands for the size that is there, which the format knows only where no axis is added or removed.
+fn computed_target(
+    w: &mut Writer<'_>,
+    id: NodeId,
+    target: ValueId,
+    from: usize,
+    to: usize,
+) -> Result<Var, Why> {
+    let given = w.read(target)?;
+    let is_plain = w.facts.tensor(target).is_some_and(|fact| fact.dims().is_some());
+    if is_plain || from == to && !w.call(id)?.flag("allowzero")? {
+        return Ok(given);
+    }
+    if w.call(id)?.flag("allowzero")? {
+        return Err("a size of 0 may be asked for".into());
+    }
+    let x = w.input(id, 0)?;
+    let mut sizes = shape_of(w, id, &x);
+    if from > to {
+        sizes = part_of(w, id, &sizes, 0, to as i64)?;
+    } else {
+        let rest = w.list(&vec![1; to - from])?;
+        sizes = joined(w, id, &[sizes, rest], to)?;
+    }
+    let zero = w.int(0)?;
+    let shape = || vec![Dim::from(to as i64)];
+    let kept = w.step(id, "equal", &[("x", (&given).into()), ("y", (&zero).into())], Elem::Bool, shape());
+    let inputs = [("cond", (&kept).into()), ("a", (&sizes).into()), ("b", (&given).into())];
+    Ok(w.step(id, "select", &inputs, Elem::I32, shape()))
+}
+
 /// The shape of a value.
-fn shape_of(w: &mut Writer<'_>, id: NodeId, x: &Var) -> Var {
+pub fn shape_of(w: &mut Writer<'_>, id: NodeId, x: &Var) -> Var {
     w.step(id, "shape", &[("x", x.into())], Elem::I32, vec![Dim::from(x.shape.len() as i64)])
 }
 

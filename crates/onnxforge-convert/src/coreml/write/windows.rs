@@ -103,8 +103,8 @@ pub fn conv(w: &mut Writer<'_>, id: NodeId) -> Done {
     let kernel = kernel_of(w, weights)?;
     let window = Window::of(w, &call, x, kernel)?;
     let settings = Settings::of(w, &window, call.int("group")?)?;
-    if w.node(id).input(2).is_some_and(|bias| !w.is_fixed(bias)) {
-        return Err("its bias is computed".into());
+    if w.node(id).input(2).is_some_and(|bias| !w.is_fixed(bias) && !w.since(17)) {
+        return Err(Why::from("its bias is computed").hinting("--ios 17"));
     }
     let (image, weight) = (w.input(id, 0)?, w.input(id, 1)?);
     let bias = match w.node(id).input(2) {
@@ -131,8 +131,8 @@ pub fn conv(w: &mut Writer<'_>, id: NodeId) -> Done {
 pub fn conv_transpose(w: &mut Writer<'_>, id: NodeId) -> Done {
     let (x, weights, call) = (w.arg(id, 0)?, w.arg(id, 1)?, w.call(id)?);
     w.takes(x, FLOATS)?;
-    if !w.is_fixed(weights) {
-        return Err("its weights are computed".into());
+    if !w.is_fixed(weights) && !w.since(17) {
+        return Err(Why::from("its weights are computed").hinting("--ios 17"));
     }
     let kernel = kernel_of(w, weights)?;
     let spatial = kernel.len();
@@ -158,8 +158,8 @@ pub fn conv_transpose(w: &mut Writer<'_>, id: NodeId) -> Done {
     let sizes = w.sizes(output).ok();
     let (image, weight) = (w.input(id, 0)?, w.input(id, 1)?);
     let bias = match w.node(id).input(2) {
-        Some(bias) if w.is_fixed(bias) => Some(w.read(bias)?),
-        Some(_) => return Err("its bias is computed".into()),
+        Some(bias) if w.is_fixed(bias) || w.since(17) => Some(w.read(bias)?),
+        Some(_) => return Err(Why::from("its bias is computed").hinting("--ios 17")),
         None => None,
     };
     let shape = match sizes {
