@@ -15,6 +15,8 @@ pub mod output;
 pub mod process;
 pub mod program;
 mod progress;
+#[cfg(test)]
+mod reference;
 
 use std::ffi::OsString;
 

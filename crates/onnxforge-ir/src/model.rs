@@ -269,11 +269,10 @@ impl Model {
 
     /// The version of `domain` that holds in a scope.
     pub fn opset(&self, scope: ScopeId, domain: &str) -> Option<i64> {
+        let domain = normal_domain(domain);
         self.opset_imports(scope)
             .iter()
-            .find(|import| {
-                normal_domain(import.domain.as_deref().unwrap_or_default()) == normal_domain(domain)
-            })
+            .find(|import| normal_domain(import.domain.as_deref().unwrap_or_default()) == domain)
             .map(|import| import.version.unwrap_or(0))
     }
 

@@ -43,6 +43,7 @@ impl Op {
 }
 
 /// The standard domain has two spellings; this is the one that the IR uses.
+#[inline]
 pub fn normal_domain(domain: &str) -> &str {
     if domain == "ai.onnx" { "" } else { domain }
 }

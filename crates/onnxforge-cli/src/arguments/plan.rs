@@ -29,10 +29,10 @@ pub struct PlanArgs {
     outputs: Vec<String>,
     /// Convert to this version of the standard operators before the passes run; only upwards.
     ///
-    /// `latest` is the newest that ONNX Runtime takes; so is a number for `--target ort`, up to that.
+    /// `latest` is the newest that ONNX Runtime loads. With `--target ort` a number is an upper bound.
     #[arg(long, value_name = "keep|latest|N", default_value = "keep", value_parser = version_or_keep)]
     opset: Opset,
-    /// How much results may change.
+    /// Accuracy that rewrites must keep.
     #[arg(long, value_enum, default_value = "default")]
     accuracy: AccuracyArg,
 }

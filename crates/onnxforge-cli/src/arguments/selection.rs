@@ -17,7 +17,7 @@ pub struct SelectionArgs {
     /// Skip these passes.
     #[arg(long, value_name = "A,B", value_delimiter = ',')]
     skip: Vec<String>,
-    /// What the model is made for; `portable` unless told otherwise.
+    /// Runtime or format to optimize for.
     #[arg(long, value_parser = target(), conflicts_with = "passes")]
     target: Option<&'static Target>,
 }

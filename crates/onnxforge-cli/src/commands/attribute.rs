@@ -22,7 +22,7 @@ pub struct Args {
     models: Models,
     #[command(flatten)]
     selection: SelectionArgs,
-    /// Compare results with those of the original after each pass; --samples, --engine, --inputs and --seed are for that.
+    /// Compare results with the original's after each pass; see --samples, --engine, --inputs and --seed.
     #[arg(long)]
     verify: bool,
     #[command(flatten)]

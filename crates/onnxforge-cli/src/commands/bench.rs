@@ -30,7 +30,7 @@ use crate::process::{Ended, Limits, run as run_process};
 
 /// Measure latency, load time and memory in ONNX Runtime.
 ///
-/// The first model is what others are compared with.
+/// Other models are compared with the first.
 ///
 /// All models run on the same inputs and take turns; each is compared with the first within a round. Sessions of one model differ, those
 /// of small ones by a fifth, so there are several, each in a process of its own, and the interval of a median is one over sessions.
@@ -39,22 +39,22 @@ pub struct Args {
     /// The models. All must take the same inputs.
     #[arg(required = true)]
     models: Vec<PathBuf>,
-    /// How many sessions of each model there are.
+    /// Sessions of each model.
     #[arg(long, default_value_t = 9, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(FEWEST as u64..=1000))]
     sessions: usize,
-    /// How long to measure, all sessions together; loading and warming up come on top.
+    /// Seconds to measure, all sessions together, without loading and warm-up.
     #[arg(long, default_value = "10", value_name = "SECONDS", value_parser = seconds)]
     seconds: Duration,
-    /// How often each session runs, instead of --seconds.
+    /// Timed runs of each session, instead of --seconds.
     #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     rounds: Option<usize>,
-    /// Runs of each session that do not count.
+    /// Warm-up runs of each session.
     #[arg(long, default_value_t = 2, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     warmup: usize,
     /// Threads within an operator and between operators. One is the steadiest.
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..=1024))]
     threads: usize,
-    /// How much ONNX Runtime rewrites.
+    /// Graph optimization level of ONNX Runtime.
     #[arg(long, value_enum, default_value = "all")]
     level: LevelArg,
     /// Inputs by name; others are synthetic.

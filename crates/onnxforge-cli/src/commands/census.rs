@@ -15,13 +15,13 @@ use crate::output::{Output, grouped, number, table};
 
 /// List the operators that ONNX Runtime runs after its own fusions.
 ///
-/// Of several models each is compared with the first; the answer is no when ONNX Runtime runs more nodes for one of them.
+/// Other models are compared with the first. Exits with 1 when ONNX Runtime runs more nodes for one of them.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The models.
     #[arg(required = true)]
     models: Vec<PathBuf>,
-    /// How much ONNX Runtime rewrites.
+    /// Graph optimization level of ONNX Runtime.
     #[arg(long, value_enum, default_value = "extended")]
     level: LevelArg,
 }

@@ -17,15 +17,15 @@ const SHOWN: usize = 10;
 
 /// Compare the graphs of two models; show where they first differ.
 ///
-/// They are identical when nothing but metadata and documentation differs, and structurally equal when nothing but names and orders
-/// inside does: weights count bit for bit, wherever they lie. The answer is no (exit code 1) when they are neither.
+/// Identical models differ in metadata and documentation only; structurally equal models also in names and in the order of nodes.
+/// Weights are compared bit for bit, wherever they are stored. Exits with 1 when the models are neither.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// A model.
+    /// The first model.
     first: PathBuf,
-    /// The model to compare it with.
+    /// The second model.
     second: PathBuf,
-    /// Answer yes only when they are identical but for metadata.
+    /// Exit with 0 only if the models are identical.
     #[arg(long)]
     exact: bool,
 }

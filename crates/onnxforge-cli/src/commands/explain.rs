@@ -32,7 +32,7 @@ pub struct Args {
 #[derive(Debug, Serialize)]
 struct Report {
     schema: u32,
-    /// What the model is made for, where passes of a target ran.
+    /// Target, if passes of one ran.
     #[serde(skip_serializing_if = "Option::is_none")]
     target: Option<&'static str>,
     #[serde(flatten)]

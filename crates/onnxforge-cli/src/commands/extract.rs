@@ -46,7 +46,7 @@ pub struct Args {
     /// The size of a named dimension of the whole model's inputs for that.
     #[arg(long, value_name = "NAME=N", value_parser = named_size, requires = "verify")]
     set_dim: Vec<(String, usize)>,
-    /// Where weights go.
+    /// Where to store weights.
     #[arg(long, value_enum, default_value = "auto")]
     external: ExternalArg,
 }

@@ -18,23 +18,23 @@ use crate::output::{Output, table};
 
 /// Infer the type and shape of every value, with symbolic sizes.
 ///
-/// Unknown sizes are expressions of the inputs' dimensions. The answer is no (exit code 1) when a declared shape contradicts what follows, or a
-/// node cannot run.
+/// Unknown sizes are expressions of the inputs' dimensions. Exits with 1 when a declared shape contradicts the inferred one, or a node
+/// cannot run.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The model.
     model: PathBuf,
-    /// Write the model with what was found declared in it; declarations of its inputs and outputs stay.
+    /// Write the model with the inferred types and shapes as declarations; inputs and outputs keep theirs.
     #[arg(short, long)]
     output: Option<PathBuf>,
-    /// Where weights go.
+    /// Where to store weights.
     #[arg(long, value_enum, default_value = "keep")]
     external: ExternalArg,
-    /// List every value, not only those of the graph whose shape is not fully expressed in the inputs' dimensions: also
-    /// those in bodies of nodes, where it holds in every turn, and in functions, where it holds in every call.
+    /// List every value, also in bodies of nodes and in functions. By default, list the values of the graph whose shape is not
+    /// fully known in terms of the inputs' dimensions.
     #[arg(long)]
     all: bool,
-    /// Stop after this many seconds; nothing is known of values that were not reached.
+    /// Stop after this many seconds; values that were not reached stay unknown.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     timeout: Option<Duration>,
 }

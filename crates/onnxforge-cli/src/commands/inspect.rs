@@ -23,10 +23,10 @@ use crate::output::{Output, bar, bytes, grouped, number, table};
 pub struct Args {
     #[command(flatten)]
     models: Models,
-    /// The size of a named dimension, for operations and memory; others are 1.
+    /// Size of a symbolic dimension for FLOPs and memory; others are 1.
     #[arg(long, value_name = "NAME=N", value_parser = named_size)]
     set_dim: Vec<(String, usize)>,
-    /// Tell for each pass in how many places it would fire, alone, and how many it would leave.
+    /// Show for each pass, run alone, how many matches it rewrites and how many it skips.
     #[arg(long)]
     passes: bool,
 }

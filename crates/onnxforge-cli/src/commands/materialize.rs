@@ -20,10 +20,10 @@ pub struct Args {
     /// Where to write the model.
     #[arg(short, long)]
     output: PathBuf,
-    /// Other seeds give other weights.
+    /// Seed for the weights.
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Where weights go.
+    /// Where to store weights.
     #[arg(long, value_enum, default_value = "auto")]
     external: ExternalArg,
 }

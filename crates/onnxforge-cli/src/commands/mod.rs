@@ -87,15 +87,15 @@ commands! {
 /// Where weights go, as users say it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum ExternalArg {
-    /// Into the model file while that stays below 2 GiB, else into one data file.
+    /// In the model file if that stays below 2 GiB, otherwise in one data file.
     Auto,
-    /// As they were: external weights go into data files of the result's own, the others stay inside.
+    /// As in the original: external weights are copied into new data files, the others stay in the model file.
     Keep,
-    /// As `keep`, but the original's data files in the same folder are not copied: the result reads them, too.
+    /// As `keep`, but the result reads the original's data files if they are in the same folder.
     Share,
-    /// Into the model file.
+    /// In the model file.
     Inline,
-    /// All but the small ones into one data file beside the model.
+    /// All but small ones in one data file beside the model.
     Split,
 }
 
@@ -111,16 +111,16 @@ impl From<ExternalArg> for onnxforge::io::External {
     }
 }
 
-/// How much ONNX Runtime rewrites, as users say it.
+/// Graph optimization level of ONNX Runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum LevelArg {
-    /// Nothing.
+    /// No optimizations.
     Off,
-    /// Removals and folding.
+    /// Removal of nodes, constant folding.
     Basic,
-    /// Fusions too.
+    /// Also fusions.
     Extended,
-    /// And the layout of this machine: what it does unless told otherwise.
+    /// Also the memory layout for this machine; ONNX Runtime's default.
     All,
 }
 
@@ -141,7 +141,7 @@ struct Models {
     /// The models.
     #[arg(required = true)]
     models: Vec<PathBuf>,
-    /// How many models at a time; as many as the machine has threads unless told.
+    /// Models processed at a time [default: number of threads].
     #[arg(long, value_name = "N")]
     jobs: Option<NonZero<usize>>,
 }

@@ -35,7 +35,7 @@ pub struct Args {
     /// Stop after this many edits.
     #[arg(long, value_name = "N")]
     stop_after: Option<usize>,
-    /// Where weights go.
+    /// Where to store weights.
     #[arg(long, value_enum, default_value = "keep")]
     external: ExternalArg,
     #[command(flatten)]

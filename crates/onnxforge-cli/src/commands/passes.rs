@@ -11,7 +11,7 @@ use crate::output::{Output, table};
 /// List the passes with their accuracy, or describe one.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Tell all about this pass: what it matches, its accuracy and why it is right.
+    /// Show what this pass matches, its accuracy and its proof.
     pass: Option<String>,
 }
 

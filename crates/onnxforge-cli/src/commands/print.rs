@@ -15,7 +15,7 @@ use crate::output::{Output, forbid_inputs};
 
 /// Print a model in the ONNX text notation.
 ///
-/// `parse` reads it back exactly. On a terminal, long tensors are left out unless --full is given.
+/// `parse` reads it back exactly. On a terminal, long tensors are abbreviated unless --full is given.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The model.

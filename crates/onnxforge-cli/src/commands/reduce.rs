@@ -20,21 +20,21 @@ use crate::output::{Output, forbid_inputs};
 
 /// Shrink a model that makes a command or the optimizer fail.
 ///
-/// Nodes and outputs are taken away as long as the failure stays; what a part reads and does not compute becomes an input.
+/// Removes nodes and outputs as long as the failure persists; values that a part needs but does not compute become inputs.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The model.
     model: PathBuf,
-    /// Where to write the part.
+    /// Where to write the smallest model.
     #[arg(short, long)]
     output: PathBuf,
-    /// The command that fails, run by the shell; `{}` stands for the file of a part. Without it: optimizing gives something wrong.
+    /// The command that fails, run by the shell; `{}` stands for the model file. Default: optimize and verify.
     #[arg(long, value_name = "COMMAND")]
     command: Option<String>,
-    /// Only failures with this text in what the command prints count.
+    /// Count only failures whose output contains this text.
     #[arg(long, value_name = "TEXT", requires = "command")]
     expect: Option<String>,
-    /// Stop after so many seconds with the smallest part so far.
+    /// Stop after this many seconds, with the smallest model so far.
     #[arg(long, value_name = "N", default_value_t = 600)]
     seconds: u64,
     #[command(flatten)]

@@ -34,7 +34,7 @@ pub struct Args {
     /// Where to write the tagged model; the same path replaces it.
     #[arg(short, long)]
     output: PathBuf,
-    /// Where weights go.
+    /// Where to store weights.
     #[arg(long, value_enum, default_value = "keep")]
     external: ExternalArg,
 }

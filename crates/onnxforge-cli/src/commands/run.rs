@@ -19,7 +19,7 @@ use crate::output::{Output, number, table};
 
 /// Run a model; inputs and outputs are .npz archives of numpy.
 ///
-/// Inputs that are not given are synthetic: normally distributed floats, integers within what they select from.
+/// Missing inputs are synthetic: normally distributed floats, integers within the range that they index.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The model.
@@ -33,7 +33,7 @@ pub struct Args {
     /// Write the inputs here, synthetic ones included.
     #[arg(long, value_name = "FILE.npz")]
     save_inputs: Option<PathBuf>,
-    /// What computes: native in the declared types, oracle with every float in 64 bits.
+    /// Engine: `native` computes in the declared types, `oracle` computes every float in 64 bits.
     #[arg(long, value_enum, default_value = "native")]
     engine: Engine,
     /// Show and write these values instead of the model's outputs; any value of the graph has a name.
@@ -57,13 +57,13 @@ pub struct Args {
     /// Seed for synthetic inputs and random operators.
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Run this often and tell the median time.
+    /// Run this many times and show the median time.
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     repeat: usize,
-    /// Memory that values may take, in GB.
+    /// Memory limit for values, in GB.
     #[arg(long, default_value = "16", value_name = "GB", value_parser = gigabytes)]
     memory: u64,
-    /// Stop after this many seconds, counted from when the model is loaded.
+    /// Stop after this many seconds; loading does not count.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     timeout: Option<Duration>,
 }

@@ -6,9 +6,9 @@ use super::{ExternalArg, Written};
 use crate::failure::{Failure, Verdict};
 use crate::output::Output;
 
-/// Load and save a model, with its weights where you want them.
+/// Save a model with its weights in the model file or in data files.
 ///
-/// Nothing else changes, unless the model has to be mended: a warning says what was.
+/// Nothing else changes, except for defects that are repaired on load; a warning lists them.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The model.
@@ -16,7 +16,7 @@ pub struct Args {
     /// Where to write it; the same path saves in place.
     #[arg(short, long)]
     output: PathBuf,
-    /// Where weights go.
+    /// Where to store weights.
     #[arg(long, value_enum, default_value = "keep")]
     external: ExternalArg,
 }

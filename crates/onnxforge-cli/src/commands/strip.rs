@@ -22,7 +22,7 @@ pub struct Args {
     /// Remove only lines of source code and paths of the machine that exported.
     #[arg(long)]
     traces: bool,
-    /// Where weights go.
+    /// Where to store weights.
     #[arg(long, value_enum, default_value = "keep")]
     external: ExternalArg,
 }

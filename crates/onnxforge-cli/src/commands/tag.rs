@@ -39,7 +39,7 @@ pub struct Args {
     /// Write no sidecar.
     #[arg(long, requires = "output")]
     no_sidecar: bool,
-    /// Where weights go.
+    /// Where to store weights.
     #[arg(long, value_enum, default_value = "keep")]
     external: ExternalArg,
 }

@@ -17,7 +17,7 @@ use crate::output::{Output, grouped, number, table};
 
 /// Convert a model to newer standard operators.
 ///
-/// What it computes stays the same.
+/// The results stay the same.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The model, of opset 7 or later.
@@ -28,7 +28,7 @@ pub struct Args {
     /// The version to convert to: a number, or the latest that ONNX Runtime takes.
     #[arg(long, value_name = "latest|N", default_value = "latest", value_parser = version)]
     opset: Opset,
-    /// Where weights go.
+    /// Where to store weights.
     #[arg(long, value_enum, default_value = "keep")]
     external: ExternalArg,
 }

@@ -16,25 +16,24 @@ use crate::output::{Output, number, table};
 
 /// Check that two models compute the same, up to rounding.
 ///
-/// Both run on the same synthetic inputs, at several sizes of every symbolic dimension. Where results differ, a float64 run of the first
-/// model judges: the second is right when it is no further from that than the first is, up to a few times and a few units in the last
-/// place, or a little further where both models agree in 64 bits.
+/// Both models run on the same synthetic inputs, at several sizes of every symbolic dimension. Where results differ, a float64 run of the
+/// reference decides: the other model is equal up to rounding when its error against that run is of the same size as the reference's.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The model that is right.
+    /// The reference model.
     first: PathBuf,
-    /// The model to be judged.
+    /// The model to check.
     second: PathBuf,
-    /// How many inputs are tried.
+    /// Number of inputs to try.
     #[arg(long, default_value_t = 3, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     samples: usize,
-    /// Try so many inputs, and tell how differences are distributed and which tolerance they recommend.
+    /// Try this many inputs; show the distribution of differences and a recommended tolerance.
     #[arg(long, value_name = "N", conflicts_with = "samples", value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     sweep: Option<usize>,
-    /// Accept differences up to this share of the largest magnitude of an output, instead of asking a float64 run.
+    /// Accept differences up to this fraction of the largest magnitude of an output, instead of comparing with a float64 run.
     #[arg(long, value_name = "T", value_parser = share)]
     tolerance: Option<f64>,
-    /// What computes.
+    /// Engine that runs the models.
     #[arg(long, value_enum, default_value = "auto")]
     engine: EngineArg,
     /// Inputs by name; others are synthetic.
@@ -46,7 +45,7 @@ pub struct Args {
     /// Seed for synthetic inputs.
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Compare block by block wherever a value has one name in both models, each block on the same values: for models that do not fit into memory.
+    /// Compare block by block, cutting both models at values of the same name; for models that do not fit into memory.
     #[arg(long)]
     blocks: bool,
 }
