@@ -11,7 +11,7 @@ use onnxforge_proto::blob::Blob;
 use onnxforge_proto::progress::Silent;
 use onnxforge_rewrite::passes::pipeline;
 
-use crate::tflite::{bytes, close, model, numbers, run};
+use crate::tflite::{bytes, close, model, model_of, numbers, run};
 
 /// The model and the weights of a package.
 pub type Files = [Vec<u8>; 2];
@@ -43,7 +43,11 @@ pub fn read([program, weights]: Files) -> Model {
 
 /// Converts a graph, reads the package back, and runs both at two sizes.
 fn comes_back(graph: &str) {
-    let model = model(graph);
+    comes_back_of(graph, 21);
+}
+
+fn comes_back_of(graph: &str, opset: u32) {
+    let model = model_of(graph, opset);
     for ios in [15, 18] {
         let settings = settings(ios, false);
         let files = converted(&model, &settings).unwrap_or_else(|refusals| panic!("{graph}\n{refusals}"));
@@ -117,6 +121,23 @@ fn norms() {
     comes_back(
         "g (float[N,2,3] x) => (float[N,2,3] y) <float[3] s = {1, 2, 3}, float[3] b = {-1, 0, 1}> { y = LayerNormalization(x, s, b) }",
     );
+}
+
+#[test]
+fn attention() {
+    comes_back_of(
+        "g (float[N,2,S,4] q, float[N,2,S,4] k, float[N,2,S,4] v) => (float[N,2,S,4] y) { y = Attention(q, k, v) }",
+        23,
+    );
+    comes_back_of(
+        "g (float[1,3,8] q, float[1,5,4] k, float[1,5,4] v, bool[3,5] m) => (float[1,3,8] y) { y = Attention<q_num_heads=4, kv_num_heads=2, scale=0.5>(q, k, v, m) }",
+        23,
+    );
+    comes_back_of(
+        "g (float[1,2,3,4] q, float[1,2,3,4] k, float[1,2,3,4] v, float[1,2,5,4] a, float[1,2,5,4] b) => (float[1,2,3,4] y, float[1,2,8,4] c, float[1,2,8,4] d) { y, c, d = Attention<is_causal=1>(q, k, v, , a, b) }",
+        23,
+    );
+    comes_back_of("g (float[N,S,4] x, float[4] s) => (float[N,S,4] y) { y = RMSNormalization(x, s) }", 23);
 }
 
 #[test]

@@ -96,20 +96,9 @@ pub fn pool(emit: &mut Emit, call: &Call) -> Done {
     Ok(())
 }
 
-/// Numbers of which there is one for each channel.
-fn along_channels(emit: &mut Emit, call: &Call, name: &str, value: f64) -> Result<Str, Trouble> {
-    if let Some(given) = call.optional(name) {
-        return Ok(emit.read(given));
-    }
-    let x = call.input("x")?;
-    let channels = x.shape.get(1).copied().flatten().filter(|channels| (1..=1 << 16).contains(channels));
-    let channels = channels.ok_or("channels that are not known")?;
-    Ok(emit.numbers(x.dtype(), vec![channels], &vec![value; channels as usize]))
-}
-
 pub fn channel_norm(emit: &mut Emit, call: &Call) -> Done {
     let x = emit.read(call.input("x")?);
-    let (scale, bias) = (along_channels(emit, call, "gamma", 1.0)?, along_channels(emit, call, "beta", 0.0)?);
+    let (scale, bias) = (emit.read(call.input("gamma")?), emit.read(call.input("beta")?));
     let epsilon = Attr::Float("epsilon", call.number("epsilon", 1e-5)? as f32);
     let mut inputs = vec![x, scale, bias];
     let is_batch = call.kind == "batch_norm";

@@ -1,6 +1,7 @@
 //! Models to ML Programs: every node becomes one operation, or a few.
 
 mod arithmetic;
+mod attention;
 mod casts;
 mod constants;
 mod interface;

@@ -1,6 +1,6 @@
 //! Which function writes which operator.
 
-use super::{Writer, arithmetic, layers, moves, normal, quant, select, shapes, spread, windows};
+use super::{Writer, arithmetic, attention, layers, moves, normal, quant, select, shapes, spread, windows};
 use crate::view::Why;
 use onnxforge_ir::NodeId;
 
@@ -32,6 +32,7 @@ pub fn find(name: &str) -> Option<Lower> {
         "GlobalAveragePool" | "GlobalMaxPool" => windows::global_pool,
         "MatMul" => layers::matmul,
         "Gemm" => layers::gemm,
+        "Attention" => attention::attention,
         "Softmax" | "LogSoftmax" => layers::softmax,
         "ReduceMean" | "ReduceSum" | "ReduceMax" | "ReduceMin" | "ReduceProd" | "ReduceL1" | "ReduceL2"
         | "ReduceSumSquare" | "ReduceLogSum" | "ReduceLogSumExp" => layers::reduce,
