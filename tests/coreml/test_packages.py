@@ -5,6 +5,7 @@ import json
 import coremltools as ct
 import numpy as np
 import onnx
+import onnxruntime
 import oracle
 import pytest
 from conftest import ROOT, forge
@@ -27,12 +28,21 @@ def test_computes_what_onnx_runtime_does(converted, model, sizes):
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_float16(converted, model):
+def test_float16(converted, model, tmp_path):
     out, report = converted(ROOT / model)
     assert any("float16" in note for note in report["summary"]["notes"])
     feed = oracle.made_up(ROOT / model, SIZES[0])
     apart = oracle.differences(ROOT / model, out, feed)
     assert max(apart.values()) <= HALF, apart
+    # The native engine runs the package in float16, too: coremltools is no further off than that.
+    np.savez(tmp_path / "in.npz", **feed)
+    done = forge("run", out, "--inputs", tmp_path / "in.npz", "-o", tmp_path / "native.npz")
+    assert done.returncode == 0, done.stderr
+    native = np.load(tmp_path / "native.npz")
+    session = onnxruntime.InferenceSession(str(ROOT / model), providers=["CPUExecutionProvider"])
+    for port, expected in zip(session.get_outputs(), session.run(None, feed)):
+        own = np.abs(native[port.name] - expected).max() / np.abs(expected).max()
+        assert apart[port.name] <= 4 * own + 4 / 2048, (port.name, apart, own)
     wide, _ = converted(ROOT / model, "--precision", "float32", name="wide.mlpackage")
     weights = [path / "Data/com.apple.CoreML/weights/weight.bin" for path in (out, wide)]
     assert weights[0].stat().st_size < 0.8 * weights[1].stat().st_size
