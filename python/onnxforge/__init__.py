@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import errors, results
 from ._api import (
+    analyze,
     attribute,
     audit,
     bench,
@@ -29,6 +30,7 @@ from ._api import (
     inspect,
     optimize,
     passes,
+    profile,
     report,
     restore,
     run,
@@ -67,6 +69,7 @@ __all__ = [
     "SaveError",
     "UsageError",
     "__version__",
+    "analyze",
     "attribute",
     "audit",
     "bench",
@@ -83,6 +86,7 @@ __all__ = [
     "inspect",
     "optimize",
     "passes",
+    "profile",
     "report",
     "restore",
     "results",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Optional, Union
 from ._call import Answer, ProgressCallback, call, listed
 from ._models import Inputs, Model, Modules, PathLike, ask, of_same_kind, result_path, small_type, to_bytes
 from .results import (
+    AnalyzeResult,
     AttributeResult,
     AuditResult,
     BenchResult,
@@ -22,6 +23,7 @@ from .results import (
     InspectResult,
     ModelResult,
     OptimizeResult,
+    ProfileResult,
     Result,
     TagResult,
     UpgradeResult,
@@ -49,6 +51,7 @@ def optimize(
     target: Optional[Target] = None,
     opset: Union[int, Literal["keep", "latest"]] = "keep",
     accuracy: Literal["exact", "default"] = "default",
+    modules: Optional[Sequence[str]] = None,
     passes: Optional[Sequence[str]] = None,
     skip: Optional[Sequence[str]] = None,
     set_dim: Optional[Mapping[str, int]] = None,
@@ -79,6 +82,8 @@ def optimize(
         number for the target ``ort``, up to that.
     :param accuracy: ``exact`` makes only rewrites that keep every bit, and its comparison demands identical bits; by default rewrites may
         round, each as much as it declares.
+    :param modules: rewrite only inside of these modules (paths, tags or patterns such as ``encoder.*``), and leave all other nodes as they
+        are.
     :param passes: run only these passes, none if there are none in it; ``onnxforge passes`` lists them.
     :param skip: leave these passes out.
     :param set_dim: sizes of named dimensions of the inputs, from now on.
@@ -106,6 +111,7 @@ def optimize(
         target=target,
         opset=opset,
         accuracy=accuracy,
+        modules_=modules,
         passes=chosen,
         skip=skip,
         set_dim=set_dim,
@@ -155,6 +161,9 @@ def convert(
     *,
     set_dim: Optional[Mapping[str, int]] = None,
     set_shape: Optional[Mapping[str, Shape]] = None,
+    weights: Literal["float32", "float16"] = "float32",
+    layout: Literal["keep", "nhwc"] = "keep",
+    litert: bool = False,
     verify: Literal["off", "final", "each"] = "final",
     samples: int = 2,
     engine: Engine = "auto",
@@ -178,6 +187,9 @@ def convert(
     :param output: where to write the result: a name that ends in ``.tflite`` or ``.mlpackage``.
     :param set_dim: sizes of named dimensions of the inputs, from now on.
     :param set_shape: shapes of inputs, from now on.
+    :param weights: how weights are stored; ``float16`` halves the file, and results differ by what that rounds.
+    :param layout: the layout of inputs and outputs that are images: that of the model, or channels last.
+    :param litert: also run the result in LiteRT (package ``ai-edge-litert``) before it is written.
     :param verify: ``off`` checks nothing.
     :param samples: how many inputs the comparison tries.
     :param engine: what computes for the comparison.
@@ -201,6 +213,9 @@ def convert(
         output=os.fspath(output),
         set_dim=set_dim,
         set_shape=set_shape,
+        weights=weights,
+        layout=layout,
+        litert=litert,
         verify=verify,
         samples=samples,
         engine=engine,
@@ -375,17 +390,9 @@ def bench(
     :param level: how much ONNX Runtime rewrites.
     """
     with tempfile.TemporaryDirectory(prefix="onnxforge-") as folder:
-        words = []
-        for place, model in enumerate(models):
-            if isinstance(model, (str, os.PathLike)):
-                words.append(os.fspath(model))
-                continue
-            words.append(os.path.join(folder, f"model{place}.onnx"))
-            with open(words[-1], "wb") as file:
-                file.write(to_bytes(model))
         answer = ask(
             "bench",
-            *words,
+            *_as_files(models, folder),
             sessions=sessions,
             seconds=seconds,
             rounds=rounds,
@@ -399,6 +406,73 @@ def bench(
             progress=progress,
         )
     return BenchResult(answer)
+
+
+def profile(
+    *models: Model,
+    modules: Optional[Modules] = None,
+    engine: Literal["auto", "ort", "native"] = "auto",
+    sessions: int = 6,
+    seconds: float = 10.0,
+    warmup: int = 2,
+    threads: int = 1,
+    level: Literal["off", "basic", "extended", "all"] = "all",
+    inputs: Optional[Inputs] = None,
+    set_dim: Optional[Mapping[str, int]] = None,
+    seed: int = 0,
+    flame: Optional[PathLike] = None,
+    trace: Optional[PathLike] = None,
+    report: Optional[PathLike] = None,
+    follow_links: bool = False,
+    progress: Optional[ProgressCallback] = None,
+) -> ProfileResult:
+    """Measure how long each PyTorch module takes in ONNX Runtime, or in the native engine where that is not installed.
+
+    ONNX Runtime reads files, so models that are no paths are written to temporary ones.
+
+    :param modules: the PyTorch model's modules, where neither the models nor sidecars beside them tell.
+    :param sessions: how many sessions of each model there are with the profiler; there are as many without.
+    :param seconds: how long to measure each model.
+    :param threads: threads within an operator and between operators.
+    :param level: how much ONNX Runtime rewrites.
+    :param flame: write a flame graph (SVG) of the first model's modules.
+    :param trace: write a run of the first model for Perfetto, with modules as nested slices.
+    :param report: write a page (HTML) that shows the modules of the first model with their times.
+    """
+    with tempfile.TemporaryDirectory(prefix="onnxforge-") as folder:
+        answer = ask(
+            "profile",
+            *_as_files(models, folder),
+            modules=modules,
+            engine=engine,
+            sessions=sessions,
+            seconds=seconds,
+            warmup=warmup,
+            threads=threads,
+            level=level,
+            inputs=inputs,
+            set_dim=set_dim,
+            seed=seed,
+            flame=flame,
+            trace=trace,
+            report=report,
+            follow_links=follow_links,
+            progress=progress,
+        )
+    return ProfileResult(answer)
+
+
+def _as_files(models: Sequence[Model], folder: str) -> list[str]:
+    """Paths of models; those that are none are written into a folder."""
+    words = []
+    for place, model in enumerate(models):
+        if isinstance(model, (str, os.PathLike)):
+            words.append(os.fspath(model))
+            continue
+        words.append(os.path.join(folder, f"model{place}.onnx"))
+        with open(words[-1], "wb") as file:
+            file.write(to_bytes(model))
+    return words
 
 
 def run(
@@ -480,9 +554,11 @@ def tag(
     keep: Optional[Sequence[str]] = None,
     all: bool = False,
     no_torch_nn: bool = False,
-    consumers: bool = False,
+    consumers: Union[bool, Literal["direct", "transitive"]] = False,
+    operations: bool = False,
     strip_traces: bool = False,
     sidecar: bool = True,
+    threshold: Optional[Mapping[str, float]] = None,
     external: External = "keep",
     follow_links: bool = False,
     progress: Optional[ProgressCallback] = None,
@@ -494,9 +570,11 @@ def tag(
     :param keep: classes of ``torch.nn`` that have tags of their own.
     :param all: every module has a tag of its own.
     :param no_torch_nn: no class of ``torch.nn`` has.
-    :param consumers: write, at each node, which modules read its results, too.
+    :param consumers: write, at each node, which modules read its results, too; ``transitive`` also lists those after them in the sidecar.
+    :param operations: write ``module_to_operations`` and ``operation_hierarchy`` into the model, too.
     :param strip_traces: remove lines of source code, with paths of the machine that exported.
     :param sidecar: write ``<model>_hierarchy.json`` beside the file.
+    :param threshold: percentages of nodes that should be known, by category, instead of the usual ones.
     """
     answer = ask(
         "tag",
@@ -506,8 +584,10 @@ def tag(
         keep=keep,
         all=all,
         no_torch_nn=no_torch_nn,
-        consumers=consumers,
+        consumers="direct" if consumers is True else consumers,
+        operations=operations,
         strip_traces=strip_traces,
+        threshold=threshold,
         no_sidecar=not sidecar or output is None,
         external=external,
         follow_links=follow_links,
@@ -520,21 +600,54 @@ def coverage(
     model: Model,
     *,
     modules: Optional[Modules] = None,
+    category: Optional[str] = None,
+    threshold: Optional[Mapping[str, float]] = None,
     fail_under: Optional[float] = None,
     follow_links: bool = False,
 ) -> CoverageResult:
     """Tell how many nodes are known to come from a module, by what their operators are for.
 
+    :param category: only this category, such as ``neural_network_layers``; part of its name is enough.
+    :param threshold: percentages of nodes that should be known, by category, instead of the usual ones.
     :param fail_under: ``ok`` is false below this percentage.
     """
     answer = ask(
         "coverage",
         model,
         modules=modules,
+        category=category,
+        threshold=threshold,
         fail_under=fail_under,
         follow_links=follow_links,
     )
     return CoverageResult(answer)
+
+
+def analyze(
+    model: Model,
+    *,
+    modules: Optional[Modules] = None,
+    category: Optional[str] = None,
+    threshold: Optional[Mapping[str, float]] = None,
+    fail_under: Optional[float] = None,
+    follow_links: bool = False,
+) -> AnalyzeResult:
+    """Tell what :func:`coverage` tells, and how many nodes each tag has.
+
+    :param category: only this category, such as ``neural_network_layers``; part of its name is enough.
+    :param threshold: percentages of nodes that should be known, by category, instead of the usual ones.
+    :param fail_under: ``ok`` is false below this percentage.
+    """
+    answer = ask(
+        "analyze",
+        model,
+        modules=modules,
+        category=category,
+        threshold=threshold,
+        fail_under=fail_under,
+        follow_links=follow_links,
+    )
+    return AnalyzeResult(answer)
 
 
 def extract(

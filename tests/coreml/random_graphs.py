@@ -1,6 +1,7 @@
 """Converts random graphs, evaluates the packages, and compares with ONNX Runtime.
 
-    cargo run -p onnxforge-testing --features graphs --example graphs -- target/graphs 5000
+    mkdir target/graphs
+    ONNXFORGE_KEEP=target/graphs ONNXFORGE_GRAPHS=5000 cargo test -p onnxforge-convert --test it as_a_package
     ONNXFORGE_BIN=target/debug/onnxforge python tests/coreml/random_graphs.py target/graphs
 
 Exits with 1 where a package is refused by coremltools, or computes something else.

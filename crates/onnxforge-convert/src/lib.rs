@@ -11,6 +11,6 @@ pub mod refusal;
 pub mod tflite;
 pub mod view;
 
-pub use artifact::{Artifact, Part, Staged, Summary};
-pub use format::{Format, Settings, UnknownFormat};
+pub use artifact::{Artifact, ChannelsLast, Delegate, Moved, Part, Staged, Summary};
+pub use format::{Format, Layout, Settings, UnknownFormat, Weights};
 pub use refusal::{Refusal, Refusals};

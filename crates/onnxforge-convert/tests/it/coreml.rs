@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use onnxforge_convert::coreml::{self, Pixels};
-use onnxforge_convert::{Format, Refusals, Settings};
+use onnxforge_convert::coreml::{self, Pixels, Settings};
+use onnxforge_convert::{Format, Refusals};
 use onnxforge_ir::Model;
 use onnxforge_ops::eval::sample::{self, sample};
 use onnxforge_proto::blob::Blob;
@@ -17,7 +17,7 @@ use crate::tflite::{bytes, close, model, model_of, numbers, run};
 pub type Files = [Vec<u8>; 2];
 
 pub fn settings(ios: u32, half: bool) -> Settings {
-    Settings { coreml: coreml::Settings { ios, half, ..coreml::Settings::default() } }
+    Settings { ios, half, ..Settings::default() }
 }
 
 fn legalized(model: &Model) -> Model {
@@ -28,7 +28,7 @@ fn legalized(model: &Model) -> Model {
 }
 
 pub fn converted(model: &Model, settings: &Settings) -> Result<Files, Refusals> {
-    let artifact = Format::CoreMl.lower(&legalized(model), settings)?;
+    let artifact = coreml::lower(&legalized(model), settings)?;
     let of = |name: &str| {
         let part = artifact.parts.iter().find(|part| part.path.ends_with(name));
         part.map(|part| bytes(&part.pieces)).unwrap_or_default()
@@ -228,7 +228,7 @@ fn images_are_read_back_as_what_the_model_takes() {
     let graph = "g (float[1,3,4,4] x) => (float[1,3,4,4] y) { y = Relu(x) }";
     let mut settings = settings(17, false);
     let pixels = Pixels { scale: 0.5, bias: vec![-1.0, -2.0, -3.0] };
-    settings.coreml.images.insert("x".to_owned(), pixels);
+    settings.images.insert("x".to_owned(), pixels);
     let model = model(graph);
     compares(graph, &model, &read(converted(&model, &settings).unwrap()));
     let grey = "g (float[1,4] x) => (float[1,4] y) { y = Relu(x) }";
@@ -261,8 +261,8 @@ fn what_has_no_place_is_listed() {
 #[test]
 fn names_that_the_model_does_not_have_are_listed() {
     let mut settings = settings(17, false);
-    settings.coreml.ranges.insert("S".to_owned(), (1, 4));
-    settings.coreml.images.insert("picture".to_owned(), Pixels { scale: 1.0, bias: vec![0.0] });
+    settings.ranges.insert("S".to_owned(), (1, 4));
+    settings.images.insert("picture".to_owned(), Pixels { scale: 1.0, bias: vec![0.0] });
     let found = refused("g (float[N,3] x) => (float[N,3] y) { y = Neg(x) }", &settings);
     let options: Vec<&str> = found.iter().map(|(option, _)| &**option).collect();
     assert_eq!(options, ["--image", "--range"]);
@@ -272,7 +272,7 @@ fn names_that_the_model_does_not_have_are_listed() {
 fn on_disk(graph: &str) -> (tempfile::TempDir, std::path::PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.mlpackage");
-    let artifact = Format::CoreMl.lower(&legalized(&model(graph)), &settings(17, false)).unwrap();
+    let artifact = coreml::lower(&legalized(&model(graph)), &settings(17, false)).unwrap();
     artifact.stage(&path, &Silent).unwrap().persist().unwrap();
     (folder, path)
 }

@@ -130,7 +130,8 @@ fn joined(w: &mut Writer<'_>, id: NodeId, before: &Var, new: &Var) -> Result<Var
     shape[2] = before.shape.get(2).and_then(|size| size.add(&new.shape[2])).ok_or("the past has no axes")?;
     let (axis, apart) = (w.int(2)?, w.flag(false));
     let values = [before.clone(), new.clone()];
-    let inputs = [("values", (&values[..]).into()), ("axis", (&axis).into()), ("interleave", (&apart).into())];
+    let inputs =
+        [("values", (&values[..]).into()), ("axis", (&axis).into()), ("interleave", (&apart).into())];
     Ok(w.step(id, "concat", &inputs, new.elem, shape))
 }
 
