@@ -163,9 +163,13 @@ impl Shown {
         }
         if let Some(report) = &self.converted.rounded {
             let worst = report.by_sample.iter().copied().fold(0.0, f64::max);
-            writeln!(out, "weights of 16 bits: results differ by at most {worst:.1e} of the scale")?;
+            let (what, option) = match format {
+                Format::TfLite => ("weights of 16 bits", "--weights"),
+                Format::CoreMl => ("float16", "--precision"),
+            };
+            writeln!(out, "{what}: results differ by at most {worst:.1e} of the scale")?;
             if report.verdict == Said::Different {
-                writeln!(out, "nothing was written; keep 32 bits (--weights float32)")?;
+                writeln!(out, "nothing was written; keep 32 bits ({option} float32)")?;
             }
         }
         if let Some(litert) = &self.converted.litert {
