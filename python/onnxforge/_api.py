@@ -169,13 +169,22 @@ def convert(
     engine: Engine = "auto",
     inputs: Optional[Inputs] = None,
     seed: int = 0,
+    ios: Optional[int] = None,
+    precision: Optional[Literal["float16", "float32"]] = None,
+    range: Optional[Mapping[str, str]] = None,
+    shapes: Optional[Mapping[str, str]] = None,
+    image: Optional[Sequence[str]] = None,
+    author: Optional[str] = None,
+    license: Optional[str] = None,
+    summary: Optional[str] = None,
+    model_version: Optional[str] = None,
     follow_links: bool = False,
     progress: Optional[ProgressCallback] = None,
 ) -> ConvertResult:
-    """Convert a model to TensorFlow Lite, and compare what was written with it.
+    """Convert a model to TensorFlow Lite or Core ML, and compare what was written with it.
 
     :param model: a path, bytes, an ``onnx.ModelProto`` or an ``onnx_ir.Model``.
-    :param output: where to write the result: a name that ends in ``.tflite``.
+    :param output: where to write the result: a name that ends in ``.tflite`` or ``.mlpackage``.
     :param set_dim: sizes of named dimensions of the inputs, from now on.
     :param set_shape: shapes of inputs, from now on.
     :param weights: how weights are stored; ``float16`` halves the file, and results differ by what that rounds.
@@ -186,6 +195,15 @@ def convert(
     :param engine: what computes for the comparison.
     :param inputs: inputs for the comparison by name, as arrays or as the path of an ``.npz`` archive; others are made up.
     :param seed: other seeds make up other inputs.
+    :param ios: Core ML: the first iOS version that runs the package, 15 to 18.
+    :param precision: Core ML: the precision in which floats are computed; ``float16`` unless told otherwise.
+    :param range: Core ML: sizes that symbolic dimensions may have, as in ``{"seq": "1..512"}``.
+    :param shapes: Core ML: the shapes that inputs may have, as in ``{"x": "1,3,224,224;1,3,256,256"}``.
+    :param image: Core ML: inputs that are images, as in ``["x=0.0078,-1,-1,-1"]``: pixel × scale + bias.
+    :param author: Core ML: the author of the model.
+    :param license: Core ML: its license.
+    :param summary: Core ML: what it does.
+    :param model_version: Core ML: its version.
     :param follow_links: accept external data behind links that leave the model's folder.
     :param progress: called with how far the work is; an exception in it ends the work.
     """
@@ -203,6 +221,15 @@ def convert(
         engine=engine,
         inputs=inputs,
         seed=seed,
+        ios=ios,
+        precision=precision,
+        range=range,
+        shapes=shapes,
+        image=image,
+        author=author,
+        license=license,
+        summary=summary,
+        model_version=model_version,
         follow_links=follow_links,
         progress=progress,
     )
