@@ -32,6 +32,12 @@ pub struct Args {
     output: Option<PathBuf>,
     #[command(flatten)]
     plan: PlanArgs,
+    /// Declare inferred types and shapes in value_info and of outputs.
+    #[arg(long)]
+    declare_shapes: bool,
+    /// Name nodes that have no name.
+    #[arg(long)]
+    name_nodes: bool,
     /// Stop after this many edits.
     #[arg(long, value_name = "N")]
     stop_after: Option<usize>,
@@ -78,6 +84,8 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
         stop_after: args.stop_after,
         verification: args.checks.verification(&model, output)?,
         modules: sidecar(&args.model, &model, output),
+        declare_shapes: args.declare_shapes,
+        name_nodes: args.name_nodes,
         ..args.plan.options(passes)
     };
     let load = milliseconds(start);

@@ -39,6 +39,30 @@ impl Inference {
         }
     }
 
+    /// Declares what is known of the graph's outputs: element types and shapes that are missing, dimensions that are open, or that have a name and are a
+    /// number. Names of dimensions stay.
+    pub fn declare_outputs(&self, model: &mut Model) {
+        let ports: Vec<_> = model
+            .scope(model.main())
+            .outputs()
+            .iter()
+            .map(|port| (port.value, port.info.r#type.clone()))
+            .collect();
+        for (index, (value, declared)) in ports.into_iter().enumerate() {
+            let declared = declared.unwrap_or_default();
+            let known = Type::from(&*declared);
+            if contradicts(&known, self.fact(value)) || !matches!(known, Type::Tensor(..) | Type::Unknown) {
+                continue;
+            }
+            let mut ty = (*declared).clone();
+            if let Some(fact) = self.tensor(value)
+                && self.refine(&mut ty, fact).is_some()
+            {
+                model.set_output_type(index, ty);
+            }
+        }
+    }
+
     /// The type of a tensor as a declaration, if its element type is known. Dimensions that only inference has a name for are
     /// left open.
     pub fn declaration(&self, id: ValueId) -> Option<TypeProto> {
