@@ -1,15 +1,18 @@
-"""`onnxforge.compat.install`: programs that import onnxsim or onnxslim themselves get ours, whether these are installed or not."""
+"""`onnxforge.compat.install`: programs that import onnxsim or onnxslim themselves get ours, whether these are installed or not; and the build of the package."""
 
 import importlib.metadata
+import importlib.util
+import os
 import subprocess
 import sys
 import types
+from pathlib import Path
 
 import onnxforge
 import onnxforge.compat
 import pytest
 
-from drop_ins import EXAMPLES
+from drop_ins import EXAMPLES, ROOT
 
 SCRIPT = """
 import importlib.metadata, json, sys
@@ -90,3 +93,29 @@ def test_a_peer_that_was_imported_before(monkeypatch):
     assert package.simplify is inner.simplify is onnxforge.simplify
     onnxforge.compat.uninstall()
     assert package.simplify is inner.simplify is original
+
+
+@pytest.mark.parametrize("kept", [None, "given"])
+def test_a_build_leaves_nothing(kept, monkeypatch, tmp_path):
+    """The build backend gives cargo a folder that goes afterwards, unless it has one."""
+    seen = {}
+
+    def build_wheel(*arguments):
+        folder = Path(os.environ["CARGO_TARGET_DIR"])
+        folder.mkdir(exist_ok=True)
+        (folder / "object").touch()
+        seen.update(folder=folder, arguments=arguments)
+        return "wheel"
+
+    names = "build_editable build_sdist get_requires_for_build_editable get_requires_for_build_sdist get_requires_for_build_wheel"
+    names += " prepare_metadata_for_build_editable prepare_metadata_for_build_wheel"
+    fake = types.SimpleNamespace(build_wheel=build_wheel, **dict.fromkeys(names.split()))
+    monkeypatch.setitem(sys.modules, "maturin", fake)
+    monkeypatch.delenv("CARGO_TARGET_DIR", raising=False)
+    if kept:
+        monkeypatch.setenv("CARGO_TARGET_DIR", str(tmp_path / kept))
+    spec = importlib.util.spec_from_file_location("build_backend", ROOT / "scripts/build_backend.py")
+    backend = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(backend)
+    assert backend.build_wheel("out", {"a": 1}) == "wheel" and seen["arguments"] == ("out", {"a": 1}, None)
+    assert seen["folder"].exists() == bool(kept) and (os.environ.get("CARGO_TARGET_DIR") is not None) == bool(kept)
