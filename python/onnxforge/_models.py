@@ -159,8 +159,9 @@ class Desk:
                 if array.dtype.kind == "O":
                     array = array.astype(str)
                 elif array.dtype.type.__module__ == "ml_dtypes":
-                    # A small float of the package ml_dtypes; commands make the declared type of it again.
-                    array = array.astype(np.float32)
+                    # A small type of the package ml_dtypes; commands make the declared type of it again.
+                    wider = {"i": np.int8, "u": np.uint8}.get(array.dtype.name[0], np.float32)
+                    array = array.astype(wider)
                 with files.open(f"{name}.npy", "w", force_zip64=True) as file:
                     np.lib.format.write_array(file, array, allow_pickle=False)
         return self.put("inputs.npz", archive.getvalue())
