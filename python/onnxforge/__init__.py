@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import compat, errors, results
 from ._api import (
+    analyze,
     attribute,
     audit,
     bench,
@@ -32,6 +33,7 @@ from ._api import (
     inspect,
     optimize,
     passes,
+    profile,
     report,
     restore,
     run,
@@ -72,6 +74,7 @@ __all__ = [
     "SaveError",
     "UsageError",
     "__version__",
+    "analyze",
     "attribute",
     "audit",
     "bench",
@@ -90,6 +93,7 @@ __all__ = [
     "inspect",
     "optimize",
     "passes",
+    "profile",
     "report",
     "restore",
     "results",

@@ -11,6 +11,7 @@ from ._call import Answer, ProgressCallback, call, listed
 from ._rewriters import Rewriter, after_rewriters, rewritten
 from ._models import Inputs, Model, Modules, PathLike, ask, of_same_kind, result_path, small_type, to_bytes
 from .results import (
+    AnalyzeResult,
     AttributeResult,
     AuditResult,
     BenchResult,
@@ -26,6 +27,7 @@ from .results import (
     InspectResult,
     ModelResult,
     OptimizeResult,
+    ProfileResult,
     ReportResult,
     TagResult,
     UpgradeResult,
@@ -64,6 +66,7 @@ class OptimizeOptions(TypedDict, total=False):
     target: Optional[Target]
     opset: Union[int, Literal['keep', 'latest']]
     accuracy: Literal['exact', 'default']
+    modules: Optional[Sequence[str]]
     passes: Optional[Sequence[str]]
     skip: Optional[Sequence[str]]
     set_dim: Optional[Mapping[str, int]]
@@ -99,6 +102,7 @@ def optimize(
     target: Optional[Target] = None,
     opset: Union[int, Literal["keep", "latest"]] = "keep",
     accuracy: Literal["exact", "default"] = "default",
+    modules: Optional[Sequence[str]] = None,
     passes: Optional[Sequence[str]] = None,
     skip: Optional[Sequence[str]] = None,
     set_dim: Optional[Mapping[str, int]] = None,
@@ -131,6 +135,7 @@ def optimize(
         target: What the model is made for: `portable` unless given, `ort`, `tflite` or `coreml`.
         opset: The version of the standard operators to convert to, only upwards: a number, `latest`, or `keep`.
         accuracy: `exact` makes only rewrites that keep every bit; by default rewrites may round, each as much as it declares.
+        modules: Rewrite only inside of these modules (paths, tags or patterns such as `encoder.*`), and leave all other nodes as they are.
         passes: Run only these passes, none if the list is empty; `onnxforge.passes()` lists them.
         skip: Skip these passes; `PASS.RULE` skips one rule of a pass.
         set_dim: Sizes of named dimensions of the inputs.
@@ -168,6 +173,7 @@ def optimize(
     options: dict[str, Any] = {
         "target": target,
         "accuracy": accuracy,
+        "modules_": modules,
         "passes": chosen,
         "skip": skip,
         "verify": verify,
@@ -355,6 +361,9 @@ def convert(
     *,
     set_dim: Optional[Mapping[str, int]] = None,
     set_shape: Optional[Mapping[str, Shape]] = None,
+    weights: Literal["float32", "float16"] = "float32",
+    layout: Literal["keep", "nhwc"] = "keep",
+    litert: bool = False,
     verify: Literal["off", "final", "each"] = "final",
     samples: int = 2,
     engine: Engine = "auto",
@@ -370,6 +379,9 @@ def convert(
         output: Where to write the result: the ending of the name says the format.
         set_dim: Sizes of named dimensions of the inputs.
         set_shape: Shapes of inputs, by name.
+        weights: How weights are stored; `float16` halves the file, and results differ by what that rounds.
+        layout: The layout of inputs and outputs that are images: that of the model, or channels last.
+        litert: Also run the result in LiteRT (package `ai-edge-litert`) before it is written.
         verify: `off` checks nothing.
         samples: How many inputs are tried.
         engine: What computes: `native` is this library, `ort` and `ort-all` ONNX Runtime without and with its optimizations, `oracle` this
@@ -393,6 +405,9 @@ def convert(
         output=os.fspath(output),
         set_dim=set_dim,
         set_shape=set_shape,
+        weights=weights,
+        layout=layout,
+        litert=litert,
         verify=verify,
         samples=samples,
         engine=engine,
@@ -655,22 +670,14 @@ def bench(
         Medians with intervals, and the comparison with the first model.
 
     Example:
-        >>> result = onnxforge.bench("small_cnn.onnx", sessions=6, rounds=1)
+        >>> result = onnxforge.bench("small_cnn.onnx", sessions=1, rounds=2)
         >>> result.models[0]["latency_ms"]["median"] > 0
         True
     """
     with tempfile.TemporaryDirectory(prefix="onnxforge-") as folder:
-        words = []
-        for place, model in enumerate(models):
-            if isinstance(model, (str, os.PathLike)):
-                words.append(os.fspath(model))
-                continue
-            words.append(os.path.join(folder, f"model{place}.onnx"))
-            with open(words[-1], "wb") as file:
-                file.write(to_bytes(model))
         answer = ask(
             "bench",
-            *words,
+            *_as_files(models, folder),
             sessions=sessions,
             seconds=seconds,
             rounds=rounds,
@@ -684,6 +691,90 @@ def bench(
             progress=progress,
         )
     return BenchResult(answer)
+
+
+def profile(
+    *models: Model,
+    modules: Optional[Modules] = None,
+    engine: Literal["auto", "ort", "native"] = "auto",
+    sessions: int = 6,
+    seconds: float = 10.0,
+    warmup: int = 2,
+    threads: int = 1,
+    level: Literal["off", "basic", "extended", "all"] = "all",
+    inputs: Optional[Inputs] = None,
+    set_dim: Optional[Mapping[str, int]] = None,
+    seed: int = 0,
+    flame: Optional[PathLike] = None,
+    trace: Optional[PathLike] = None,
+    report: Optional[PathLike] = None,
+    follow_links: bool = False,
+    progress: Optional[ProgressCallback] = None,
+) -> ProfileResult:
+    """Measure how long each PyTorch module takes in ONNX Runtime, or in the native engine where that is not installed.
+
+    ONNX Runtime reads files, so models that are no paths are written to temporary ones.
+
+    Args:
+        models: Models: paths, bytes, `onnx.ModelProto` or `onnx_ir.Model`.
+        modules: The PyTorch model's modules, where neither the models nor sidecars beside them have them.
+        engine: What runs the models; `auto` is ONNX Runtime where that is installed.
+        sessions: How many sessions of each model there are with the profiler; there are as many without.
+        seconds: How long to measure each model.
+        warmup: Runs of each session that do not count.
+        threads: Threads within an operator and between operators.
+        level: How much ONNX Runtime rewrites.
+        inputs: Inputs by name, as arrays or as the path of an `.npz` archive; others are synthetic.
+        set_dim: Sizes of named dimensions of the inputs.
+        seed: Seed for synthetic inputs.
+        flame: Write a flame graph (SVG) of the first model's modules.
+        trace: Write a run of the first model for Perfetto, with modules as nested slices.
+        report: Write a page (HTML) that shows the modules of the first model with their times.
+        follow_links: Accept external data behind links that leave the model's folder.
+        progress: Called with how far the work is; an exception in it ends the work.
+
+    Returns:
+        Times of modules, operators, classes and nodes.
+
+    Example:
+        >>> result = onnxforge.profile("tiny_bert.onnx", engine="native", sessions=1, seconds=0.1)
+        >>> "bert.encoder.layer.0" in result.modules
+        True
+    """
+    with tempfile.TemporaryDirectory(prefix="onnxforge-") as folder:
+        answer = ask(
+            "profile",
+            *_as_files(models, folder),
+            modules=modules,
+            engine=engine,
+            sessions=sessions,
+            seconds=seconds,
+            warmup=warmup,
+            threads=threads,
+            level=level,
+            inputs=inputs,
+            set_dim=set_dim,
+            seed=seed,
+            flame=flame,
+            trace=trace,
+            report=report,
+            follow_links=follow_links,
+            progress=progress,
+        )
+    return ProfileResult(answer)
+
+
+def _as_files(models: Sequence[Model], folder: str) -> list[str]:
+    """Paths of models; those that are none are written into a folder."""
+    words = []
+    for place, model in enumerate(models):
+        if isinstance(model, (str, os.PathLike)):
+            words.append(os.fspath(model))
+            continue
+        words.append(os.path.join(folder, f"model{place}.onnx"))
+        with open(words[-1], "wb") as file:
+            file.write(to_bytes(model))
+    return words
 
 
 def run(
@@ -796,9 +887,11 @@ class TagOptions(TypedDict, total=False):
     keep: Optional[Sequence[str]]
     all: bool
     no_torch_nn: bool
-    consumers: bool
+    consumers: Union[bool, Literal['direct', 'transitive']]
+    operations: bool
     strip_traces: bool
     sidecar: bool
+    threshold: Optional[Mapping[str, float]]
     external: External
     follow_links: bool
     progress: Optional[ProgressCallback]
@@ -818,9 +911,11 @@ def tag(
     keep: Optional[Sequence[str]] = None,
     all: bool = False,
     no_torch_nn: bool = False,
-    consumers: bool = False,
+    consumers: Union[bool, Literal["direct", "transitive"]] = False,
+    operations: bool = False,
     strip_traces: bool = False,
     sidecar: bool = True,
+    threshold: Optional[Mapping[str, float]] = None,
     external: External = "keep",
     follow_links: bool = False,
     progress: Optional[ProgressCallback] = None,
@@ -836,9 +931,11 @@ def tag(
         keep: Classes of `torch.nn` that have tags of their own.
         all: Every module has a tag of its own.
         no_torch_nn: No class of `torch.nn` has.
-        consumers: Write, at each node, which modules read its results, too.
+        consumers: Write, at each node, which modules read its results, too; `transitive` also lists those after them in the sidecar.
+        operations: Write `module_to_operations` and `operation_hierarchy` into the model, too.
         strip_traces: Leave out stack traces: lines of source code, with paths of the machine that exported.
         sidecar: Write `<model>_hierarchy.json` beside the file.
+        threshold: Percentages of nodes that should be known, by category, instead of the usual ones.
         external: Where weights go: `keep` leaves external weights external, in a data file of the result's own; `share` reads the
             original's data file instead, where that lies in the same folder; `inline`, `split` and `auto` move them.
         follow_links: Accept external data behind links that leave the model's folder.
@@ -859,8 +956,10 @@ def tag(
         keep=keep,
         all=all,
         no_torch_nn=no_torch_nn,
-        consumers=consumers,
+        consumers="direct" if consumers is True else consumers,
+        operations=operations,
         strip_traces=strip_traces,
+        threshold=threshold,
         no_sidecar=not sidecar or output is None,
         external=external,
         follow_links=follow_links,
@@ -873,6 +972,8 @@ def coverage(
     model: Model,
     *,
     modules: Optional[Modules] = None,
+    category: Optional[str] = None,
+    threshold: Optional[Mapping[str, float]] = None,
     fail_under: Optional[float] = None,
     follow_links: bool = False,
 ) -> CoverageResult:
@@ -882,6 +983,8 @@ def coverage(
         model: A path, bytes, an `onnx.ModelProto` or an `onnx_ir.Model`.
         modules: The PyTorch model's modules, as `onnxforge.torch.save_modules` writes them: a path, or what it holds. Not needed where the
             model or a sidecar beside it has them.
+        category: Only this category, such as `neural_network_layers`; part of its name is enough.
+        threshold: Percentages of nodes that should be known, by category, instead of the usual ones.
         fail_under: `ok` is false below this percentage.
         follow_links: Accept external data behind links that leave the model's folder.
 
@@ -896,10 +999,52 @@ def coverage(
         "coverage",
         model,
         modules=modules,
+        category=category,
+        threshold=threshold,
         fail_under=fail_under,
         follow_links=follow_links,
     )
     return CoverageResult(answer)
+
+
+def analyze(
+    model: Model,
+    *,
+    modules: Optional[Modules] = None,
+    category: Optional[str] = None,
+    threshold: Optional[Mapping[str, float]] = None,
+    fail_under: Optional[float] = None,
+    follow_links: bool = False,
+) -> AnalyzeResult:
+    """Tell what `coverage` tells, and how many nodes each tag has.
+
+    Args:
+        model: A path, bytes, an `onnx.ModelProto` or an `onnx_ir.Model`.
+        modules: The PyTorch model's modules, as `onnxforge.torch.save_modules` writes them: a path, or what it holds. Not needed where the
+            model or a sidecar beside it has them.
+        category: Only this category, such as `neural_network_layers`; part of its name is enough.
+        threshold: Percentages of nodes that should be known, by category, instead of the usual ones.
+        fail_under: `ok` is false below this percentage.
+        follow_links: Accept external data behind links that leave the model's folder.
+
+    Returns:
+        The share of nodes that are known, nodes by tag, and warnings.
+
+    Example:
+        >>> result = onnxforge.analyze("tiny_bert.onnx")
+        >>> len(result.tags) > 10
+        True
+    """
+    answer = ask(
+        "analyze",
+        model,
+        modules=modules,
+        category=category,
+        threshold=threshold,
+        fail_under=fail_under,
+        follow_links=follow_links,
+    )
+    return AnalyzeResult(answer)
 
 
 def extract(
@@ -941,7 +1086,7 @@ def extract(
         The part as a model; for a pattern, models by module.
 
     Example:
-        >>> part = onnxforge.extract("tiny_bert.onnx", "bert.encoder.layer.0", "layer.onnx", verify=True)
+        >>> part = onnxforge.extract("tiny_bert.onnx", "encoder.layer.0", "layer.onnx", verify=True)
         >>> bool(part)
         True
     """
@@ -1219,7 +1364,7 @@ def report(
         follow_links: Accept external data behind links that leave the model's folder.
 
     Returns:
-        The file that was written, in `report`.
+        The page, which a notebook shows in place.
 
     Example:
         >>> onnxforge.report("tiny_bert.onnx", "modules.html").ok

@@ -7,13 +7,14 @@ import difflib
 import html
 import json
 import os
+import tempfile
 from collections.abc import Iterator
 from typing import Any, Optional
 
-from ._api import coverage, extract
+from ._api import bench, coverage, extract
 from ._models import Model, Modules, PathLike, ask, result_path
 from .errors import RequestError
-from .results import CoverageResult, ExtractResult
+from .results import BenchResult, CoverageResult, ExtractResult
 
 __all__ = ["Hierarchy", "Module"]
 
@@ -32,7 +33,7 @@ class Module:
     @property
     def class_name(self) -> Optional[str]:
         """Its class, where that is known."""
-        name = self._entry.get("class")
+        name = self._entry.get("qualified_class")
         return None if name is None else str(name)
 
     @property
@@ -72,6 +73,13 @@ class Module:
         """
         options.setdefault("follow_links", self._hierarchy._follow_links)
         return extract(self._hierarchy.model, self.path, output, modules=self._hierarchy.modules, **options)
+
+    def bench(self, **options: Any) -> BenchResult:
+        """How long this module takes alone, as a model of its own; see :func:`onnxforge.bench`."""
+        with tempfile.TemporaryDirectory(prefix="onnxforge-") as folder:
+            path = os.path.join(folder, "module.onnx")
+            self.extract(path)
+            return bench(path, follow_links=self._hierarchy._follow_links, **options)
 
     def _ends(self, which: str) -> list[dict[str, Any]]:
         hierarchy = self._hierarchy

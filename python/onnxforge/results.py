@@ -13,6 +13,7 @@ from ._call import Answer
 M = TypeVar("M")
 
 __all__ = [
+    "AnalyzeResult",
     "AttributeResult",
     "AuditResult",
     "BenchResult",
@@ -28,6 +29,7 @@ __all__ = [
     "InspectResult",
     "ModelResult",
     "OptimizeResult",
+    "ProfileResult",
     "ReportResult",
     "Result",
     "TagResult",
@@ -402,6 +404,37 @@ class BenchResult(Result):
         yield ("model", "nodes", "load, ms", "run, ms", "against the first"), map(row, self.models)
 
 
+class ProfileResult(Result):
+    """How long each PyTorch module takes."""
+
+    @property
+    def models(self) -> list[dict[str, Any]]:
+        """One entry for each model: the times of a run, and of its modules, operators, classes and nodes."""
+        return list(self.report["models"])
+
+    @property
+    def modules(self) -> dict[str, dict[str, Any]]:
+        """The modules of the first model by path: `self_ms`, `total_ms` and `share`."""
+        return {each["module"]: each for each in self.models[0]["modules"]}
+
+    @property
+    def engine(self) -> str:
+        """What ran: `ort` or `native`."""
+        return str(self.report["engine"])
+
+    def _headline(self) -> str:
+        return ", ".join(f"{each['total_ms']['median']:.3g} ms" for each in self.models)
+
+    def _tables(self) -> Iterable[tuple[Sequence[str], Iterable[Sequence[object]]]]:
+        def row(module: dict[str, Any]) -> Sequence[object]:
+            times = [f"{module[key]['median']:.4g}" for key in ("total_ms", "self_ms")]
+            return module["module"] or ".", *times, f"{module['share']:.1%}"
+
+        for model in self.models:
+            longest = sorted(model["modules"], key=lambda module: -module["total_ms"]["median"])
+            yield (model["model"], "total, ms", "self, ms", "share"), map(row, longest[:30])
+
+
 class TagResult(ModelResult[M]):
     """A model whose nodes know their modules."""
 
@@ -428,6 +461,27 @@ class CoverageResult(Result):
     def _tables(self) -> Iterable[tuple[Sequence[str], Iterable[Sequence[object]]]]:
         keys = ("category", "nodes", "exact", "inferred", "root")
         yield keys, [[each[key] for key in keys] for each in self.report["categories"]]
+
+
+class AnalyzeResult(CoverageResult):
+    """How many nodes are known to come from a module, and how many each tag has."""
+
+    @property
+    def tags(self) -> dict[str, int]:
+        """Nodes by tag."""
+        return dict(self.report["tag_distribution"])
+
+    @property
+    def warnings(self) -> list[str]:
+        """Categories of which too little is known."""
+        return list(self.report["warnings"])
+
+    def _headline(self) -> str:
+        return f"{self.report['unique_tags']} tags, {super()._headline()}"
+
+    def _tables(self) -> Iterable[tuple[Sequence[str], Iterable[Sequence[object]]]]:
+        yield ("tag", "nodes"), sorted(self.tags.items(), key=lambda entry: -entry[1])
+        yield from super()._tables()
 
 
 class InferResult(Result):
@@ -495,6 +549,26 @@ class ExtractResult(ModelResult[M]):
     def outputs(self) -> list[dict[str, Any]]:
         """Outputs of the first module: name, type, and the modules that read them."""
         return list(self.parts[0]["outputs"])
+
+    @property
+    def operations(self) -> list[str]:
+        """Names of the nodes of the first module."""
+        return list(self.parts[0]["operations"])
+
+    @property
+    def external_inputs(self) -> list[str]:
+        """Names of the tensors that the first module takes."""
+        return list(self.parts[0]["external_inputs"])
+
+    @property
+    def internal_tensors(self) -> list[str]:
+        """Names of the tensors that only nodes of the first module read."""
+        return list(self.parts[0]["internal_tensors"])
+
+    @property
+    def boundary_operations(self) -> list[str]:
+        """Names of the nodes of the first module that read an input or compute an output."""
+        return list(self.parts[0]["boundary_operations"])
 
     def _headline(self) -> str:
         return ", ".join(f"{each['module'] or 'the model'}: {each['nodes']} nodes" for each in self.parts)

@@ -4,12 +4,12 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use onnxforge_ir::Model;
 use onnxforge_ir::io::{LoadError, Source};
+use onnxforge_ir::{Model, NodeId};
 use onnxforge_rewrite::passes::targets::{TFLITE_FILE, Target};
 use serde::Serialize;
 
-use crate::artifact::Artifact;
+use crate::artifact::{Artifact, ChannelsLast};
 use crate::refusal::Refusals;
 use crate::tflite;
 
@@ -19,6 +19,41 @@ use crate::tflite;
 pub enum Format {
     /// TensorFlow Lite: `.tflite`.
     TfLite,
+}
+
+/// How weights are stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Weights {
+    /// As they are in the model.
+    #[default]
+    Float32,
+    /// Floats of 32 bits rounded to 16.
+    Float16,
+}
+
+/// The layout of inputs and outputs that are images.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Layout {
+    /// That of the model.
+    #[default]
+    Keep,
+    /// Channels last, where a Transpose to that is all that reads an input, or all that gives an output.
+    Nhwc,
+}
+
+/// What a file is to be like, and what is known of the model beside it.
+#[derive(Clone, Copy, Default)]
+pub struct Settings<'a> {
+    /// How weights are stored.
+    pub weights: Weights,
+    /// The layout of inputs and outputs that are images.
+    pub layout: Layout,
+    /// What identifies the model that the file is made of.
+    pub source: Option<&'a str>,
+    /// The path of the PyTorch module that a node comes from, where that is known.
+    pub module: Option<&'a dyn Fn(NodeId) -> Option<String>>,
 }
 
 /// A path from which no format follows.
@@ -60,9 +95,16 @@ impl Format {
     }
 
     /// The model in this format, ready to be written, once the passes of the [target](Self::target) ran.
-    pub fn lower(self, model: &Model) -> Result<Artifact, Refusals> {
+    pub fn lower(self, model: &Model, settings: &Settings<'_>) -> Result<Artifact, Refusals> {
         match self {
-            Self::TfLite => tflite::lower(model),
+            Self::TfLite => tflite::lower(model, settings),
+        }
+    }
+
+    /// A file of this format as a message, whose weights stay where they are; inputs and outputs of these names get their channels first again.
+    pub fn open_as_model(self, path: &Path, channels_last: &ChannelsLast) -> Result<Source, LoadError> {
+        match self {
+            Self::TfLite => tflite::open_with(path, channels_last),
         }
     }
 

@@ -9,6 +9,6 @@ pub mod format;
 pub mod refusal;
 pub mod tflite;
 
-pub use artifact::{Artifact, Part, Staged, Summary};
-pub use format::{Format, UnknownFormat};
+pub use artifact::{Artifact, ChannelsLast, Delegate, Moved, Part, Staged, Summary};
+pub use format::{Format, Layout, Settings, UnknownFormat, Weights};
 pub use refusal::{Refusal, Refusals};

@@ -78,6 +78,7 @@ pub mod loading;
 pub mod opset;
 pub mod optimize;
 pub mod page;
+pub mod profile;
 pub mod selection;
 pub mod trace;
 pub mod verification;

@@ -1,8 +1,10 @@
 //! One file per command.
 
+mod analyze;
 mod attribute;
 mod audit;
 mod bench;
+mod categories;
 mod census;
 mod check;
 mod compare;
@@ -23,6 +25,7 @@ mod optimize;
 mod parse;
 mod passes;
 mod print;
+mod profile;
 mod redact;
 mod reduce;
 mod report;
@@ -79,7 +82,7 @@ commands! {
     "Verify": Verify(verify), Compare(compare), Bench(bench), Reduce(reduce);
     "Convert": Convert(convert);
     "Understand": Inspect(inspect), Audit(audit), Infer(infer), Attribute(attribute), Fingerprint(fingerprint), Census(census);
-    "Modules": Tree(tree), Extract(extract), Report(report), Export(export), Tag(tag), Coverage(coverage), Validate(validate),
+    "Modules": Tree(tree), Profile(profile), Extract(extract), Report(report), Export(export), Tag(tag), Analyze(analyze), Coverage(coverage), Validate(validate),
         Restore(restore), Strip(strip);
     "Files": Check(check), Run(run), Save(save), Print(print), Parse(parse), Redact(redact), Materialize(materialize);
     "Tools": Doctor(doctor), Completions(completions), Study(study);

@@ -1,7 +1,15 @@
 //! Random graphs: what is written is refused, or computes the same once it is read back.
 //!
-//! `ONNXFORGE_GRAPHS` says how many are tried, `ONNXFORGE_SEED` where to start.
+//! `ONNXFORGE_GRAPHS` says how many are tried, `ONNXFORGE_SEED` where to start, and `ONNXFORGE_KEEP` a folder that gets models, files and inputs, for
+//! `tests/python/litert.py graphs`.
 
+use std::fs::File;
+use std::path::Path;
+
+use onnxforge_ir::Model;
+use onnxforge_ir::io::{SaveOptions, save};
+use onnxforge_ops::Array;
+use onnxforge_ops::eval::npz;
 use onnxforge_testing::graphs::Graph;
 
 use crate::tflite::{close, converted, numbers, read, run};
@@ -13,9 +21,23 @@ fn number(variable: &str, default: u64) -> u64 {
     std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
+/// Writes what another runtime needs to try a graph.
+fn keep(folder: &Path, graph: &Graph, model: &Model, file: &[u8]) {
+    let place = |ending: &str| folder.join(format!("{}.{ending}", graph.seed));
+    std::fs::write(place("tflite"), file).unwrap();
+    save(model, &place("onnx"), &SaveOptions::default()).unwrap();
+    let read =
+        model.scope(model.main()).inputs().iter().map(|port| model.value(port.value).name().to_string());
+    let arrays: Vec<(String, &Array)> =
+        read.map(|name| (name.clone(), numbers(&graph.inputs[&name]))).collect();
+    let arrays: Vec<(&str, &Array)> = arrays.iter().map(|(name, array)| (name.as_str(), *array)).collect();
+    npz::write(File::create(place("npz")).unwrap(), &arrays).unwrap();
+}
+
 #[test]
 fn what_is_written_computes_the_same() {
     let (start, count) = (number("ONNXFORGE_SEED", 0), number("ONNXFORGE_GRAPHS", 600));
+    let folder = std::env::var_os("ONNXFORGE_KEEP");
     let mut written = 0;
     for seed in start..start + count {
         let graph = Graph::random(seed, NODES);
@@ -26,6 +48,9 @@ fn what_is_written_computes_the_same() {
         let model = graph.model_of_ends();
         let Ok(file) = converted(&model) else { continue };
         written += 1;
+        if let Some(folder) = &folder {
+            keep(Path::new(folder), &graph, &model, &file);
+        }
         let back = read(file);
         for ((name, a), (_, b)) in run(&model, &graph.inputs).iter().zip(run(&back, &graph.inputs)) {
             close(numbers(a), numbers(&b))
