@@ -480,7 +480,8 @@ class AnalyzeResult(CoverageResult):
         return f"{self.report['unique_tags']} tags, {super()._headline()}"
 
     def _tables(self) -> Iterable[tuple[Sequence[str], Iterable[Sequence[object]]]]:
-        yield ("tag", "nodes"), sorted(self.tags.items(), key=lambda entry: -entry[1])
+        most_first = sorted(self.tags.items(), key=lambda entry: -entry[1])
+        yield ("tag", "nodes"), most_first
         yield from super()._tables()
 
 
