@@ -1,11 +1,13 @@
 """Makes ONNX models smaller, faster and understandable, and verifies that nothing changed.
 
->>> import onnxforge
->>> result = onnxforge.optimize("model.onnx", "small.onnx")   # doctest: +SKIP
+Every function takes a path, bytes, an `onnx.ModelProto` or an `onnx_ir.Model`, and answers with the same kind. The functions are the
+commands of the command line, in process: what they report is what `--json` writes. They release the interpreter's lock, end on Ctrl-C, and
+call `progress=` with how far they are. Warnings go to the logger `onnxforge`.
 
-Every function takes a path, bytes, an ``onnx.ModelProto`` or an ``onnx_ir.Model``, and answers with the same kind. The functions are the
-commands of the command line, in process: what they report is what ``--json`` writes. They release the interpreter's lock, end on Ctrl-C, and
-tell ``progress=`` how far they are. Warnings go to the logger ``onnxforge``.
+Example:
+    >>> import onnxforge
+    >>> onnxforge.optimize("tiny_bert.onnx", "small.onnx").verified
+    True
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from . import errors, results
+from . import compat, errors, results
 from ._api import (
     analyze,
     attribute,
@@ -26,6 +28,7 @@ from ._api import (
     explain,
     extract,
     fingerprint,
+    float16,
     infer,
     inspect,
     optimize,
@@ -47,6 +50,7 @@ from .errors import (
     Error,
     InvalidModelError,
     LoadError,
+    ModelNotFoundError,
     RequestError,
     RuntimeEngineError,
     SaveError,
@@ -62,6 +66,7 @@ __all__ = [
     "Hierarchy",
     "InvalidModelError",
     "LoadError",
+    "ModelNotFoundError",
     "Module",
     "Progress",
     "RequestError",
@@ -75,6 +80,7 @@ __all__ = [
     "bench",
     "check",
     "compare",
+    "compat",
     "convert",
     "corpus",
     "coverage",
@@ -82,6 +88,7 @@ __all__ = [
     "explain",
     "extract",
     "fingerprint",
+    "float16",
     "infer",
     "inspect",
     "optimize",

@@ -303,7 +303,7 @@ def test_a_module_as_a_drawing(forge, plain, tmp_path):
     texts = [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")]
     # The modules right inside, its own nodes, inputs and outputs, and what flows.
     assert {"stem", "blocks.0", "blocks.1", "shared", "choice", "gate", "head", "Add", "x", "c", "y"} <= set(texts)
-    assert any("float32[batch,4]" in text for text in texts) and "blocks.0.act" not in texts
+    assert any("float[batch,4]" in text for text in texts) and "blocks.0.act" not in texts
     forge("report", plain, "--graph", "blocks.0", "-o", made).good()
     assert "act" in [text.text for text in ElementTree.fromstring(made.read_text(encoding="utf-8")).iter("{http://www.w3.org/2000/svg}text")]
     forge("report", plain, "--graph", "blocks.*", "-o", made).refused("--graph", "2 modules")

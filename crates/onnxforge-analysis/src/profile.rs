@@ -286,7 +286,8 @@ pub fn profile(observed: &Observed, hierarchy: &Hierarchy, tags: &Tags) -> Optio
     let part = |of: &dyn Fn(&Place) -> bool| {
         let time =
             |own: &[f64]| places.iter().zip(own).filter(|(place, _)| of(place)).map(|(_, time)| time).sum();
-        estimate(&time).map(|estimate| share(estimate.median))
+        // The sum of nothing is a negative zero.
+        estimate(&time).map(|estimate| share(estimate.median) + 0.0)
     };
     let overhead: Vec<f64> =
         profiled.iter().zip(&totals).map(|(with, without)| with / without - 1.0).collect();

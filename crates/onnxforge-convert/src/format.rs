@@ -6,12 +6,12 @@ use std::path::Path;
 
 use onnxforge_ir::io::{LoadError, Source};
 use onnxforge_ir::{Model, NodeId};
-use onnxforge_rewrite::passes::targets::{TFLITE_FILE, Target};
+use onnxforge_rewrite::passes::targets::{COREML_FILE, TFLITE_FILE, Target};
 use serde::Serialize;
 
 use crate::artifact::{Artifact, ChannelsLast};
 use crate::refusal::Refusals;
-use crate::tflite;
+use crate::{coreml, tflite};
 
 /// A format that models are converted to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -19,6 +19,8 @@ use crate::tflite;
 pub enum Format {
     /// TensorFlow Lite: `.tflite`.
     TfLite,
+    /// Core ML: `.mlpackage`.
+    CoreMl,
 }
 
 /// How weights are stored.
@@ -54,11 +56,13 @@ pub struct Settings<'a> {
     pub source: Option<&'a str>,
     /// The path of the PyTorch module that a node comes from, where that is known.
     pub module: Option<&'a dyn Fn(NodeId) -> Option<String>>,
+    /// What packages of Core ML are to be like.
+    pub coreml: Option<&'a coreml::Settings>,
 }
 
 /// A path from which no format follows.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the name of the result must end in .tflite")]
+#[error("the name of the result must end in .tflite or .mlpackage")]
 pub struct UnknownFormat;
 
 impl Format {
@@ -66,12 +70,16 @@ impl Format {
     pub fn of(path: &Path) -> Result<Self, UnknownFormat> {
         match path.extension().and_then(|extension| extension.to_str()) {
             Some("tflite") => Ok(Self::TfLite),
+            Some("mlpackage") => Ok(Self::CoreMl),
             _ => Err(UnknownFormat),
         }
     }
 
     /// The format of what lies there, if it is one of these: told by its content, not by its name.
     pub fn found_in(path: &Path) -> Option<Self> {
+        if coreml::is_one(path) {
+            return Some(Self::CoreMl);
+        }
         let mut start = [0; 8];
         let read = File::open(path).and_then(|mut file| file.read_exact(&mut start));
         match read {
@@ -84,6 +92,7 @@ impl Format {
     pub fn name(self) -> &'static str {
         match self {
             Self::TfLite => "TensorFlow Lite",
+            Self::CoreMl => "Core ML",
         }
     }
 
@@ -91,6 +100,7 @@ impl Format {
     pub fn target(self) -> &'static Target {
         match self {
             Self::TfLite => &TFLITE_FILE,
+            Self::CoreMl => &COREML_FILE,
         }
     }
 
@@ -98,6 +108,7 @@ impl Format {
     pub fn lower(self, model: &Model, settings: &Settings<'_>) -> Result<Artifact, Refusals> {
         match self {
             Self::TfLite => tflite::lower(model, settings),
+            Self::CoreMl => coreml::lower(model, settings.coreml.unwrap_or(&coreml::Settings::default())),
         }
     }
 
@@ -105,6 +116,7 @@ impl Format {
     pub fn open_as_model(self, path: &Path, channels_last: &ChannelsLast) -> Result<Source, LoadError> {
         match self {
             Self::TfLite => tflite::open_with(path, channels_last),
+            Self::CoreMl => coreml::open(path),
         }
     }
 
@@ -112,6 +124,7 @@ impl Format {
     pub fn open(self, path: &Path) -> Result<Source, LoadError> {
         match self {
             Self::TfLite => tflite::open(path),
+            Self::CoreMl => coreml::open(path),
         }
     }
 }

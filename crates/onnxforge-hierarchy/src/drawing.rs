@@ -12,7 +12,8 @@ use self::layers::{Layout, Part, lay_out};
 use super::Hierarchy;
 use super::module::{ModuleId, is_inside};
 use onnxforge_ir::value::Use;
-use onnxforge_ir::{Model, NodeId, ValueId};
+use onnxforge_ir::{Model, NodeId, Value, ValueId};
+use onnxforge_ops::callee::constant_nodes;
 use onnxforge_ops::infer::Inference;
 
 /// Why a module is not drawn.
@@ -74,7 +75,14 @@ pub fn drawing(
     }
     let mut lines: BTreeMap<(Key, Key), Vec<ValueId>> = BTreeMap::new();
     let (mut inputs, mut outputs) = (Vec::new(), Vec::new());
-    for (id, value) in model.values().filter(|(_, value)| value.is_live() && value.constant().is_none()) {
+    // What is computed from constants alone is one, too; exporters share such values between all modules.
+    let constant = constant_nodes(model);
+    let flows = |value: &Value| {
+        value.is_live()
+            && value.constant().is_none()
+            && value.node().is_none_or(|node| !constant.contains(&node))
+    };
+    for (id, value) in model.values().filter(|(_, value)| flows(value)) {
         let maker = value.node().map(|node| homes.get(&node).copied());
         let mut add = |from: Key, to: Key| {
             let line = lines.entry((from, to)).or_default();

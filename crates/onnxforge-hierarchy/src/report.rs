@@ -11,6 +11,7 @@ use super::extract::Extractor;
 use super::module::ModuleId;
 use super::{Hierarchy, Tags};
 use onnxforge_ir::{Def, Model, NodeId, ValueId};
+use onnxforge_ops::callee::constant_nodes;
 use onnxforge_ops::infer::Inference;
 
 /// What there is to show.
@@ -153,7 +154,7 @@ struct Before<'m> {
     graph: Flow<'m>,
 }
 
-/// What flows between nodes. Nodes are numbered as in the columns; constants do not flow.
+/// What flows between nodes. Nodes are numbered as in the columns; constants, and what is computed from them alone, do not flow.
 #[derive(Default, Serialize)]
 struct Flow<'m> {
     /// Names of the tensors.
@@ -348,6 +349,8 @@ impl Contents<'_> {
     fn flow(&self) -> Flow<'_> {
         let numbers: HashMap<NodeId, usize> =
             self.model.nodes().enumerate().map(|(number, (id, _))| (id, number)).collect();
+        // What is computed from constants alone is one, too; exporters share such values between all modules.
+        let constant = constant_nodes(self.model);
         let mut flow = Flow::default();
         let mut texts: HashMap<String, usize> = HashMap::new();
         let mut tensors: HashMap<ValueId, usize> = HashMap::new();
@@ -355,6 +358,7 @@ impl Contents<'_> {
             self.model.values().filter(|(_, value)| value.is_live() && value.constant().is_none())
         {
             let maker = match value.def() {
+                Def::Node { node, .. } if constant.contains(node) => continue,
                 Def::Node { node, .. } => numbers.get(node).copied(),
                 // What a body takes comes from the node that holds it; nobody can tell where what a function takes does.
                 Def::Input { scope, .. } if *scope != self.model.main() => {

@@ -48,9 +48,7 @@ impl Within {
             let readers = entry.uses().iter().filter_map(|used| model.reader(used));
             readers.chain(entry.node()).any(|node| !gone.contains(&node) && outside(node))
         };
-        let mut whole = false;
         for (value, by) in rewrite.redefinitions() {
-            whole = true;
             let renames = match by {
                 // Its readers read the other one by that one's name, unless it keeps its own, which the other one then takes.
                 Operand::Value(to) => is_seen(value) || model.value(value).is_exposed() && is_seen(to),
@@ -60,8 +58,9 @@ impl Within {
                 return Err(Skip::at(Reason::Outside, value));
             }
         }
-        // What changes no node of the part is about the rest.
-        if gone.is_empty() && !whole { Err(Reason::Outside.into()) } else { Ok(()) }
+        // What neither removes a node nor gives a value another definition is about no node of the part.
+        let is_about_nodes = !gone.is_empty() || rewrite.redefinitions().next().is_some();
+        if is_about_nodes { Ok(()) } else { Err(Reason::Outside.into()) }
     }
 
     /// Fails where a function has a node outside.

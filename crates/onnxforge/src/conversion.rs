@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use onnxforge_convert::{Artifact, Format, Layout, Refusal, Settings, Summary, Weights};
+use onnxforge_convert::{Artifact, Format, Layout, Refusal, Settings, Summary, Weights, coreml};
 use onnxforge_hierarchy::recorded::Recorded;
 use onnxforge_hierarchy::store;
 use onnxforge_ir::io::{SaveError, require_folder};
@@ -42,6 +42,8 @@ pub struct ConvertOptions {
     pub litert: bool,
     /// What was recorded beside the model about its PyTorch modules; the model itself is asked in any case.
     pub modules: Option<Recorded>,
+    /// What packages of Core ML are to be like.
+    pub coreml: coreml::Settings,
 }
 
 /// The share of the scale up to which results may differ where weights are rounded to 16 bits.
@@ -173,6 +175,12 @@ pub fn convert_with(
         layout: options.layout,
         source: Some(&source),
         module: Some(&module),
+        coreml: Some(&options.coreml),
+    };
+    // Where numbers are rounded to 16 bits, results may be so far from those of the model.
+    let tolerance = match format {
+        Format::TfLite => (options.weights == Weights::Float16).then_some(HALVES),
+        Format::CoreMl => options.coreml.half.then_some(coreml::HALF),
     };
     let start = Instant::now();
     let artifact = match format.lower(&optimized.model, &settings) {
@@ -186,9 +194,10 @@ pub fn convert_with(
     checks.comparison.rounding = guard::declared(&optimized.model);
     let mut judge = Judge { format, checks, progress };
     let unwritable = |source| SaveError::Write { path: path.to_owned(), source };
-    if is_checked && options.weights == Weights::Float16 {
-        // What is not rounding of weights is found in a file whose weights are not rounded.
-        let plain = Settings { weights: Weights::Float32, ..settings };
+    if is_checked && tolerance.is_some() {
+        // What is not rounding to 16 bits is found in a file that is not rounded.
+        let wide = coreml::Settings { half: false, ..options.coreml.clone() };
+        let plain = Settings { weights: Weights::Float32, coreml: Some(&wide), ..settings };
         if let Ok(whole) = format.lower(&optimized.model, &plain) {
             let staged = whole.stage(path, progress).map_err(unwritable)?;
             converted.comparison = judge.compare(&mut converted, &whole, staged.path())?;
@@ -198,11 +207,11 @@ pub fn convert_with(
     converted.milliseconds.write = since(start);
     if is_checked {
         let start = Instant::now();
-        judge.checks.comparison.tolerance = (options.weights == Weights::Float16).then_some(HALVES);
+        judge.checks.comparison.tolerance = tolerance;
         let report = judge.compare(&mut converted, &artifact, staged.path())?;
-        match options.weights {
-            Weights::Float32 => converted.comparison = report,
-            Weights::Float16 => converted.rounded = report,
+        match tolerance {
+            None => converted.comparison = report,
+            Some(_) => converted.rounded = report,
         }
         converted.milliseconds.verify = since(start);
         if options.litert {

@@ -18,6 +18,7 @@ use onnxforge_verify::guard::GuardError;
 use onnxforge_verify::runtime::Missing;
 use onnxforge_verify::runtime::litert::LiteRtError;
 
+use crate::float16::Float16Error;
 use crate::opset::OpsetError;
 use crate::selection::SelectionError;
 
@@ -69,6 +70,9 @@ pub enum Error {
     /// A module cannot be cut out.
     #[error(transparent)]
     Extract(#[from] ExtractError),
+    /// 16 bits are not enough.
+    #[error(transparent)]
+    Float16(#[from] Float16Error),
     /// Nothing says which format is wanted.
     #[error(transparent)]
     Format(#[from] UnknownFormat),

@@ -18,6 +18,7 @@ use onnxforge_ir::{Model, NodeId};
 use onnxforge_ops::Value;
 use onnxforge_ops::eval::check_given;
 use onnxforge_ops::eval::shapes::{Names, Wanted};
+use onnxforge_ops::infer::Inference;
 use onnxforge_proto::clock::Instant;
 use onnxforge_proto::progress::{Progress, Silent};
 use onnxforge_rewrite::Within;
@@ -56,6 +57,10 @@ pub struct Options {
     pub verification: Verification,
     /// What was recorded beside the model about its PyTorch modules; the model itself is asked in any case.
     pub modules: Option<Recorded>,
+    /// Declare the types and shapes that are known, of values in between and of outputs.
+    pub declare_shapes: bool,
+    /// Name nodes that have no name.
+    pub name_nodes: bool,
 }
 
 /// How much results may change.
@@ -284,6 +289,7 @@ pub fn optimize_with(
         passes: fit,
         stop_after: options.stop_after,
         exact,
+        barred: selection.barred(),
         within: within.map(Arc::new),
         progress,
         ..Default::default()
@@ -302,6 +308,14 @@ pub fn optimize_with(
         opset::demand(&model)?;
     }
     let modules = lineage.carry(&mut model)?;
+    if options.declare_shapes {
+        let known = Inference::of(&model);
+        known.declare(&mut model);
+        known.declare_outputs(&mut model);
+    }
+    if options.name_nodes {
+        model.name_nodes();
+    }
     let mut operators: BTreeMap<String, (usize, usize)> = BTreeMap::new();
     operators_before.into_iter().for_each(|(op, count)| operators.entry(op).or_default().0 = count);
     model.operator_counts().into_iter().for_each(|(op, count)| operators.entry(op).or_default().1 = count);

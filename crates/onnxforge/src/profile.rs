@@ -14,7 +14,7 @@ use onnxforge_proto::progress::Progress;
 use onnxforge_verify::bench::BenchError;
 pub use onnxforge_verify::profile::Options as Measurement;
 use onnxforge_verify::profile::{in_runtime, in_this_library};
-use onnxforge_verify::runtime::profiled::Copy;
+use onnxforge_verify::runtime::profiled::OnDisk;
 use onnxforge_verify::runtime::{Missing, Runtime, RuntimeError};
 use serde::Serialize;
 
@@ -95,7 +95,7 @@ pub fn profile(
     };
     // Names tell which node a time is of. Where the file has none, a copy with names is measured.
     let named = with_names(model);
-    let copy = named.as_ref().map(Copy::of).transpose()?;
+    let copy = named.as_ref().map(OnDisk::of).transpose()?;
     let measured = copy.as_ref().map_or(path, |copy| &copy.path);
     let sessions = in_runtime(measured, inputs, options, progress)?;
     let saved = runtime.saved(measured, options.level)?;

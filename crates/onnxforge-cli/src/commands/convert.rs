@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use comfy_table::Cell;
-use onnxforge::formats::{Layout, Weights};
+use onnxforge::formats::{Format, Layout, Weights};
 use onnxforge::interface::Wishes;
 use onnxforge::verify::Verdict as Said;
 use onnxforge::{ConvertOptions, Converted, convert_with};
@@ -12,12 +12,12 @@ use serde::Serialize;
 
 use super::hierarchy::sidecar;
 use super::verify::said;
-use crate::arguments::{Checks, named_shape, named_size};
-use crate::failure::{Failure, Verdict};
+use crate::arguments::{Checks, CoreMl, named_shape, named_size};
+use crate::failure::{Failure, Kind, Verdict};
 use crate::files::{WrittenFile, show_files};
 use crate::output::{Output, bytes, grouped, number, table};
 
-/// Convert a model to TensorFlow Lite.
+/// Convert a model to TensorFlow Lite or Core ML.
 ///
 /// What is written is read back and compared with the model. A model with nodes that the
 /// format has no place for is not written; they are listed, each with the reason.
@@ -25,7 +25,7 @@ use crate::output::{Output, bytes, grouped, number, table};
 pub struct Args {
     /// The model.
     model: PathBuf,
-    /// Where to write the result: a name that ends in .tflite.
+    /// Where to write the result: a name that ends in .tflite or .mlpackage.
     #[arg(short, long)]
     output: PathBuf,
     /// Fix a symbolic input dimension.
@@ -45,6 +45,8 @@ pub struct Args {
     litert: bool,
     #[command(flatten)]
     checks: Checks,
+    #[command(flatten)]
+    coreml: CoreMl,
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
@@ -69,6 +71,20 @@ struct Shown {
 
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     output.files.require_real(&args.output)?;
+    if let (Ok(Format::TfLite), Some(option)) = (Format::of(&args.output), args.coreml.given()) {
+        let why = "is for packages of Core ML: a result that ends in .mlpackage";
+        return Err(Failure::new(format_args!("{option} {why}")).of_kind(Kind::Usage));
+    }
+    let of_tflite = [
+        ("--weights", matches!(args.weights, WeightsArg::Float16)),
+        ("--layout", matches!(args.layout, LayoutArg::Nhwc)),
+        ("--litert", args.litert),
+    ];
+    let given = of_tflite.into_iter().find(|option| option.1);
+    if let (Ok(Format::CoreMl), Some((option, _))) = (Format::of(&args.output), given) {
+        let why = "is for files of TensorFlow Lite: a result that ends in .tflite";
+        return Err(Failure::new(format_args!("{option} {why}")).of_kind(Kind::Usage));
+    }
     let model = output.files.load_valid(&args.model, &[])?;
     let options = ConvertOptions {
         interface: Wishes {
@@ -87,6 +103,7 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
         litert: args.litert,
         modules: sidecar(&args.model, &model, output),
         verification: args.checks.verification(&model, output)?,
+        coreml: args.coreml.settings(),
     };
     let converted = convert_with(model, &args.output, &options, output.progress())
         .map_err(|error| Failure::from(error).about(&args.model))?;
@@ -146,9 +163,13 @@ impl Shown {
         }
         if let Some(report) = &self.converted.rounded {
             let worst = report.by_sample.iter().copied().fold(0.0, f64::max);
-            writeln!(out, "weights of 16 bits: results differ by at most {worst:.1e} of the scale")?;
+            let (what, option) = match format {
+                Format::TfLite => ("weights of 16 bits", "--weights"),
+                Format::CoreMl => ("float16", "--precision"),
+            };
+            writeln!(out, "{what}: results differ by at most {worst:.1e} of the scale")?;
             if report.verdict == Said::Different {
-                writeln!(out, "nothing was written; keep 32 bits (--weights float32)")?;
+                writeln!(out, "nothing was written; keep 32 bits ({option} float32)")?;
             }
         }
         if let Some(litert) = &self.converted.litert {

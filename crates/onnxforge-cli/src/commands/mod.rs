@@ -16,6 +16,7 @@ mod explain;
 mod export;
 mod extract;
 mod fingerprint;
+mod float16;
 mod hierarchy;
 mod infer;
 mod inspect;
@@ -77,7 +78,7 @@ macro_rules! commands {
 }
 
 commands! {
-    "Optimize": Optimize(optimize), Upgrade(upgrade), Passes(passes), Explain(explain);
+    "Optimize": Optimize(optimize), Upgrade(upgrade), Float16(float16), Passes(passes), Explain(explain);
     "Verify": Verify(verify), Compare(compare), Bench(bench), Reduce(reduce);
     "Convert": Convert(convert);
     "Understand": Inspect(inspect), Audit(audit), Infer(infer), Attribute(attribute), Fingerprint(fingerprint), Census(census);

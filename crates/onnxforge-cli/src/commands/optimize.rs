@@ -33,6 +33,12 @@ pub struct Args {
     output: Option<PathBuf>,
     #[command(flatten)]
     plan: PlanArgs,
+    /// Declare inferred types and shapes in value_info and of outputs.
+    #[arg(long)]
+    declare_shapes: bool,
+    /// Name nodes that have no name.
+    #[arg(long)]
+    name_nodes: bool,
     /// Rewrite only inside of these modules (paths, tags or patterns such as 'encoder.*'), and leave all other nodes as they are.
     #[arg(long, value_name = "MODULE,…", value_delimiter = ',')]
     modules: Vec<String>,
@@ -83,6 +89,8 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
         within: args.modules.clone(),
         verification: args.checks.verification(&model, output)?,
         modules: sidecar(&args.model, &model, output),
+        declare_shapes: args.declare_shapes,
+        name_nodes: args.name_nodes,
         ..args.plan.options(passes)
     };
     let load = milliseconds(start);

@@ -6,13 +6,15 @@ use onnxforge_convert::tflite;
 use onnxforge_proto::blob::Blob;
 use onnxforge_proto::random::Random;
 
+use crate::coreml;
 use crate::tflite::{between, converted, model};
+
+const GRAPH: &str = "g (float[N,2,4,4] x) => (float[N,2] y) <float[2,2,1,1] w = {1, 0.5, -1, 2}, int64[2] a = {2, 3}> { c = Conv(x, w)  r = Relu(c)  y = ReduceMean<keepdims=0>(r, a) }";
 
 /// One of floats, and one of integers.
 fn files() -> [Vec<u8>; 2] {
-    let floats = "g (float[N,2,4,4] x) => (float[N,2] y) <float[2,2,1,1] w = {1, 0.5, -1, 2}, int64[2] a = {2, 3}> { c = Conv(x, w)  r = Relu(c)  y = ReduceMean<keepdims=0>(r, a) }";
     let integers = between("c = Conv(d, w, b)  r = Relu(c)");
-    [floats, &integers].map(|graph| converted(&model(graph)).unwrap())
+    [GRAPH, &integers].map(|graph| converted(&model(graph)).unwrap())
 }
 
 /// Reads it; whatever comes out, it comes out.
@@ -51,5 +53,58 @@ fn damaged_in_several_places() {
             bytes[at] = random.below(256) as u8;
         }
         read(bytes);
+    }
+}
+
+/// The same for the two files of a package.
+fn read_package([program, weights]: [Vec<u8>; 2]) -> bool {
+    let source = onnxforge_convert::coreml::decode(
+        &Blob::from(program),
+        &Blob::from(weights),
+        Path::new("x.mlpackage"),
+    );
+    source.is_ok_and(|source| source.into_model().is_ok())
+}
+
+fn package() -> [Vec<u8>; 2] {
+    // Weights that lie in a file of their own.
+    let graph = GRAPH.replace(
+        "[2,2,1,1] w = {1, 0.5, -1, 2}",
+        "[2,2,2,2] w = {1, 0.5, -1, 2, 1, 0.5, -1, 2, 1, 0.5, -1, 2, 1, 0.5, -1, 2}",
+    );
+    coreml::converted(&model(&graph), &coreml::settings(17, false)).unwrap()
+}
+
+#[test]
+fn packages_that_are_damaged_anywhere() {
+    let whole = package();
+    assert!(read_package(whole.clone()));
+    for file in 0..2 {
+        for end in 0..whole[file].len() {
+            let mut files = whole.clone();
+            files[file].truncate(end);
+            read_package(files);
+        }
+        for at in 0..whole[file].len() {
+            for value in [0, 1, 0x7f, 0x80, 0xff] {
+                let mut files = whole.clone();
+                files[file][at] = value;
+                read_package(files);
+            }
+        }
+    }
+}
+
+#[test]
+fn packages_that_are_damaged_in_several_places() {
+    let (whole, mut random) = (package(), Random::new(11));
+    for _ in 0..3000 {
+        let mut files = whole.clone();
+        for _ in 0..=random.below(8) {
+            let file = &mut files[0];
+            let at = random.below(file.len() as u64) as usize;
+            file[at] = random.below(256) as u8;
+        }
+        read_package(files);
     }
 }

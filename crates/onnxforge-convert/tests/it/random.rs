@@ -1,7 +1,7 @@
 //! Random graphs: what is written is refused, or computes the same once it is read back.
 //!
 //! `ONNXFORGE_GRAPHS` says how many are tried, `ONNXFORGE_SEED` where to start, and `ONNXFORGE_KEEP` a folder that gets models, files and inputs, for
-//! `tests/python/litert.py graphs`.
+//! `tests/python/litert.py graphs` and `tests/coreml/random_graphs.py`.
 
 use std::fs::File;
 use std::path::Path;
@@ -12,6 +12,7 @@ use onnxforge_ops::Array;
 use onnxforge_ops::eval::npz;
 use onnxforge_testing::graphs::Graph;
 
+use crate::coreml;
 use crate::tflite::{close, converted, numbers, read, run};
 
 /// Nodes of a graph: with more, one that has no place in the format is among them too often.
@@ -22,9 +23,11 @@ fn number(variable: &str, default: u64) -> u64 {
 }
 
 /// Writes what another runtime needs to try a graph.
-fn keep(folder: &Path, graph: &Graph, model: &Model, file: &[u8]) {
+fn keep(folder: &Path, graph: &Graph, model: &Model, file: Option<&[u8]>) {
     let place = |ending: &str| folder.join(format!("{}.{ending}", graph.seed));
-    std::fs::write(place("tflite"), file).unwrap();
+    if let Some(file) = file {
+        std::fs::write(place("tflite"), file).unwrap();
+    }
     save(model, &place("onnx"), &SaveOptions::default()).unwrap();
     let read =
         model.scope(model.main()).inputs().iter().map(|port| model.value(port.value).name().to_string());
@@ -36,8 +39,32 @@ fn keep(folder: &Path, graph: &Graph, model: &Model, file: &[u8]) {
 
 #[test]
 fn what_is_written_computes_the_same() {
-    let (start, count) = (number("ONNXFORGE_SEED", 0), number("ONNXFORGE_GRAPHS", 600));
     let folder = std::env::var_os("ONNXFORGE_KEEP");
+    tries(|graph, model| {
+        let file = converted(model).ok()?;
+        if let Some(folder) = &folder {
+            keep(Path::new(folder), graph, model, Some(&file));
+        }
+        Some(read(file))
+    });
+}
+
+#[test]
+fn what_is_written_as_a_package_computes_the_same() {
+    let settings = coreml::settings(17, false);
+    let folder = std::env::var_os("ONNXFORGE_KEEP");
+    tries(|graph, model| {
+        let files = coreml::converted(model, &settings).ok()?;
+        if let Some(folder) = &folder {
+            keep(Path::new(folder), graph, model, None);
+        }
+        Some(coreml::read(files))
+    });
+}
+
+/// Tries graphs; `back` converts one and reads it back, if it is not refused.
+fn tries(back: impl Fn(&Graph, &Model) -> Option<Model>) {
+    let (start, count) = (number("ONNXFORGE_SEED", 0), number("ONNXFORGE_GRAPHS", 600));
     let mut written = 0;
     for seed in start..start + count {
         let graph = Graph::random(seed, NODES);
@@ -46,12 +73,8 @@ fn what_is_written_computes_the_same() {
             continue;
         }
         let model = graph.model_of_ends();
-        let Ok(file) = converted(&model) else { continue };
+        let Some(back) = back(&graph, &model) else { continue };
         written += 1;
-        if let Some(folder) = &folder {
-            keep(Path::new(folder), &graph, &model, &file);
-        }
-        let back = read(file);
         for ((name, a), (_, b)) in run(&model, &graph.inputs).iter().zip(run(&back, &graph.inputs)) {
             close(numbers(a), numbers(&b))
                 .unwrap_or_else(|why| panic!("seed {seed}, {name}: {why}\n{}", graph.text));

@@ -13,10 +13,14 @@ use onnxforge_proto::blob::{Blob, Payload};
 use onnxforge_proto::wire;
 use onnxforge_rewrite::passes::pipeline;
 
-const HEADER: &str = "<ir_version: 10, opset_import: [\"\" : 21]>\n";
-
 pub fn model(graph: &str) -> Model {
-    let message = text::parse(&format!("{HEADER}{graph}")).unwrap_or_else(|error| panic!("{error}\n{graph}"));
+    model_of(graph, 21)
+}
+
+/// The model of a graph that calls operators of this version.
+pub fn model_of(graph: &str, opset: u32) -> Model {
+    let header = format!("<ir_version: 10, opset_import: [\"\" : {opset}]>\n");
+    let message = text::parse(&format!("{header}{graph}")).unwrap_or_else(|error| panic!("{error}\n{graph}"));
     let mut bytes = Vec::new();
     wire::encode(&message).write_to(&mut bytes).unwrap();
     load_bytes(bytes, None, &Default::default()).unwrap_or_else(|error| panic!("{error}\n{graph}"))

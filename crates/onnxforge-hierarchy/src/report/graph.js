@@ -74,6 +74,10 @@ function nodesIn(flow, part) {
 
 /** The edges between the parts of a part, and those that enter and leave it. */
 function edgesIn(flow, part) {
+  return (part.edges ??= foundEdges(flow, part));
+}
+
+function foundEdges(flow, part) {
   const { graph, readers, made, outputs } = flow;
   const home = new Map();
   const parts = partsOf(flow, part);
@@ -291,6 +295,8 @@ class GraphView {
   constructor(name, title, flow, follow) {
     Object.assign(this, { name, title, flow, follow, open: new Set(["m0"]), layouts: new Map(), colour: "none", selected: null, scale: 1, x: 0, y: 0, fitted: false });
     this.root = partOfModule(flow, 0);
+    // What the whole model is wrapped in is open from the start.
+    for (let only = partsOf(flow, this.root); only.length === 1 && only[0].kind === "module"; only = partsOf(flow, only[0])) this.open.add(only[0].key);
     this.scene = draw("g", { class: "scene" });
     this.svg = draw("svg", { class: "graph", tabindex: 0, role: "tree", "aria-label": `Graph ${title}`, "data-graph": name },
       draw("defs", {}, draw("marker", { id: "arrow", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 6, markerHeight: 6, orient: "auto" }, draw("path", { d: "M0 0L8 4L0 8z" }))), this.scene);

@@ -135,13 +135,12 @@ pub mod profiled {
 
     /// A model in a file of its own.
     #[derive(Debug)]
-    pub struct Copy {
+    pub struct OnDisk {
         /// The file.
         pub path: PathBuf,
-        never: Infallible,
     }
 
-    impl Copy {
+    impl OnDisk {
         /// Says that there is nothing that would read it.
         pub fn of(_model: &Model) -> Result<Self, RuntimeError> {
             Err(RuntimeError::Unwritable(super::super::Missing::NotBuilt.to_string()))

@@ -10,6 +10,9 @@ use onnxforge::profile::{GroupTime, ModuleTime, Ran};
 use super::{Args, By, ModelReport, Report};
 use crate::output::{bar, number, table};
 
+/// The overhead of the profiler from which on it is the larger part of what is measured.
+const ROUGH: f64 = 1.0;
+
 impl Report {
     pub fn show(&self, args: &Args, out: &mut dyn Write) -> io::Result<()> {
         match (args.by, &self.models[..]) {
@@ -113,6 +116,12 @@ impl ModelReport {
             milliseconds(profile.between_ms),
             percent(profile.overhead.max(0.0))
         )?;
+        if profile.overhead > ROUGH {
+            writeln!(
+                out,
+                "{name}its nodes are too short for the profiler: shares are rough, and times are scaled to a run without it"
+            )?;
+        }
         let found = profile.attributed;
         writeln!(
             out,

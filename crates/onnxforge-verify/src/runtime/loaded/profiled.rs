@@ -80,13 +80,13 @@ impl Runtime {
 
 /// A model in a file of its own, which goes with this.
 #[derive(Debug)]
-pub struct Copy {
+pub struct OnDisk {
     /// The file.
     pub path: std::path::PathBuf,
     _folder: tempfile::TempDir,
 }
 
-impl Copy {
+impl OnDisk {
     /// Writes the model to a temporary folder.
     pub fn of(model: &Model) -> Result<Self, RuntimeError> {
         let folder = tempfile::tempdir()?;
