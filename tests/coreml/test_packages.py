@@ -121,7 +121,7 @@ def test_quantized_weights(converted, parsed, name, ios):
 
 def test_weights_in_blocks(converted, parsed):
     numbers = ", ".join(str(n % 8) for n in range(64))
-    stored = f"int4[8,8] q = {{{numbers}}}, float[2,8] s = {{{', '.join(str(0.25 + n / 8) for n in range(16))}}}"
+    stored = f"int8[8,8] q = {{{numbers}}}, float[2,8] s = {{{', '.join(str(0.25 + n / 8) for n in range(16))}}}"
     model = parsed(f"g (float[3,8] x) => (float[3,8] y) <{stored}> {{ w = DequantizeLinear<axis=0, block_size=4>(q, s)  y = MatMul(x, w) }}")
     out, report = converted(model, "--ios", 18, "--precision", "float32")
     assert report["summary"]["operators"]["constexpr_blockwise_shift_scale"] == 1
