@@ -697,7 +697,7 @@ def bench(
         Medians with intervals, and the comparison with the first model.
 
     Example:
-        >>> result = onnxforge.bench("small_cnn.onnx", sessions=1, rounds=2)
+        >>> result = onnxforge.bench("small_cnn.onnx", sessions=6, rounds=1)
         >>> result.models[0]["latency_ms"]["median"] > 0
         True
     """
@@ -764,7 +764,7 @@ def profile(
         Times of modules, operators, classes and nodes.
 
     Example:
-        >>> result = onnxforge.profile("tiny_bert.onnx", engine="native", sessions=1, seconds=0.1)
+        >>> result = onnxforge.profile("tiny_bert.onnx", engine="native", sessions=6, seconds=0.1)
         >>> "bert.encoder.layer.0" in result.modules
         True
     """
@@ -1113,7 +1113,7 @@ def extract(
         The part as a model; for a pattern, models by module.
 
     Example:
-        >>> part = onnxforge.extract("tiny_bert.onnx", "encoder.layer.0", "layer.onnx", verify=True)
+        >>> part = onnxforge.extract("tiny_bert.onnx", "bert.encoder.layer.0", "layer.onnx", verify=True)
         >>> bool(part)
         True
     """
