@@ -62,7 +62,7 @@ pub fn run(filter: Option<&str>, kinds: Kinds) -> Result<()> {
             step_or("Core ML tests", tests.env("ONNXFORGE_BIN", &binary), also_good)?;
         }
         None => {
-            println!("==> the tests with coremltools are left out, which evaluate packages on Linux only")
+            println!("==> the tests with coremltools are left out, which evaluate packages on Linux only");
         }
     }
     let Some(torch) = torch else {

@@ -76,7 +76,7 @@ pub fn names(model: &Model) -> HashMap<ValueId, String> {
 }
 
 /// The tags of a tensor: of the modules that make it or own it, then of those that read it, each once.
-pub fn tags_of<'t>(tags: &'t Tags, modules: impl IntoIterator<Item = ModuleId>) -> Vec<&'t str> {
+pub fn tags_of(tags: &Tags, modules: impl IntoIterator<Item = ModuleId>) -> Vec<&str> {
     let mut seen = HashSet::new();
     modules.into_iter().map(|module| tags.get(module)).filter(|tag| seen.insert(*tag)).collect()
 }

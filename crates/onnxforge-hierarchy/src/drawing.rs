@@ -273,7 +273,7 @@ pub fn escaped(text: &str) -> String {
             '\n' => safe.push('\n'),
             // Neither control characters nor the two that are none may stand in XML.
             letter if letter.is_control() || matches!(letter, '\u{fffe}' | '\u{ffff}') => {
-                safe.push('\u{fffd}')
+                safe.push('\u{fffd}');
             }
             letter => safe.push(letter),
         }

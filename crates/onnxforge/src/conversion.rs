@@ -286,11 +286,10 @@ impl Judge<'_> {
         let inputs = sample::sample(&read, &wanted, &HashMap::new())?;
         let expected = Engine::Native.open(&read)?.run(&inputs)?;
         let found = litert.run(staged, &inputs, 1)?;
-        let mut apart = Some(0.0f64);
-        for (name, value) in &expected {
-            let difference = found.get(name).and_then(|found| compare::compare(value, found).ok());
-            apart = apart.zip(difference).map(|(apart, difference)| apart.max(difference.max_rel));
-        }
+        let differences = expected
+            .iter()
+            .map(|(name, value)| Some(compare::compare(value, found.get(name)?).ok()?.max_rel));
+        let apart = differences.reduce(|a, b| Some(a?.max(b?))).unwrap_or(Some(0.0));
         Ok(InLiteRt { apart, bound })
     }
 }

@@ -159,7 +159,7 @@ fn ordered(stops: &mut [Stop]) -> Vec<Vec<usize>> {
     }
     let mut places = vec![0.0f64; stops.len()];
     let number = |row: &[usize], places: &mut Vec<f64>| {
-        row.iter().enumerate().for_each(|(place, &stop)| places[stop] = place as f64)
+        row.iter().enumerate().for_each(|(place, &stop)| places[stop] = place as f64);
     };
     rows.iter().for_each(|row| number(row, &mut places));
     for sweep in 0..SWEEPS {

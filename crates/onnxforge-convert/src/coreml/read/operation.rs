@@ -98,7 +98,7 @@ impl Call {
         match self.optional(name) {
             None => Ok(default.to_owned()),
             Some(value) => {
-                let text = value.text.as_ref().map(|text| text.to_string());
+                let text = value.text.as_ref().map(ToString::to_string);
                 text.ok_or_else(|| format!("{} with {name} that is no text", self.kind))
             }
         }

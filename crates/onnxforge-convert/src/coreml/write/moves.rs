@@ -268,7 +268,7 @@ pub fn depth_to_space(w: &mut Writer<'_>, id: NodeId) -> Done {
     let (x, y) = (w.input(id, 0)?, w.result(id, 0)?);
     match &*w.node(id).op().name {
         "SpaceToDepth" => {
-            w.emit("space_to_depth", &[("x", (&x).into()), ("block_size", (&block).into())], &[&y])
+            w.emit("space_to_depth", &[("x", (&x).into()), ("block_size", (&block).into())], &[&y]);
         }
         _ if call.text("mode")? == "CRD" => {
             w.emit("pixel_shuffle", &[("x", (&x).into()), ("upscale_factor", (&block).into())], &[&y]);

@@ -91,7 +91,7 @@ impl OnDisk {
     pub fn of(model: &Model) -> Result<Self, RuntimeError> {
         let folder = tempfile::tempdir()?;
         let path = folder.path().join("model.onnx");
-        let options = SaveOptions { external: External::Auto, ..SaveOptions::default() };
+        let options = SaveOptions { external: External::Auto };
         save(model, &path, &options).map_err(|error| RuntimeError::Unwritable(error.to_string()))?;
         Ok(Self { path, _folder: folder })
     }
