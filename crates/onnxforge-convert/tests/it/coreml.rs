@@ -212,7 +212,7 @@ fn choices() {
 fn half_precision_stays_close_and_keeps_what_is_large() {
     let weights: Vec<String> = (0..64).map(|place| format!("{}", (place % 7) as f32 / 4.0 - 0.75)).collect();
     let graph = format!(
-        "g (float[N,8] x, bool[N,8] m) => (float[N,8] y) <float low = {{-3.4e38}}, float zero = {{0}}, float[8,8] w = {{{}}}> {{ p = MatMul(x, w)  b = Where(m, zero, low)  s = Add(p, b)  y = Softmax(s) }}",
+        "g (float[N,2,8] x, bool[N,2,8] m) => (float[N,2,8] y) <float low = {{-3.4e38}}, float zero = {{0}}, float[8,8] w = {{{}}}> {{ p = MatMul(x, w)  b = Where(m, zero, low)  s = Add(p, b)  y = Softmax(s) }}",
         weights.join(", ")
     );
     let model = model(&graph);
