@@ -58,7 +58,9 @@ pub struct Excused {
 impl Excused {
     /// Adds the elements of a run at which both the results and the float64 runs differ.
     pub fn add(&mut self, results: [&Value; 2], wide: [&Value; 2]) {
-        let (Value::Tensor(tensor), true) = (results[0], shapes(results[0]) == shapes(wide[0])) else { return };
+        let (Value::Tensor(tensor), true) = (results[0], shapes(results[0]) == shapes(wide[0])) else {
+            return;
+        };
         let of = |values: [&Value; 2]| apart(values, unit(results[0])).unwrap_or_default();
         let both = of(results).into_iter().zip(of(wide)).map(|(here, wide)| here && wide);
         for (place, _) in both.enumerate().filter(|(_, apart)| *apart) {
@@ -131,7 +133,8 @@ impl Judged {
         let [first, second, wide, other] = values.map(parts);
         let (first, second) = (first?.into_iter(), second?.into_iter());
         let runs = first.zip(second).zip(wide?.into_iter().zip(other?));
-        let judged = runs.map(|((first, second), (wide, other))| Part::of([first, second, wide, other], unit));
+        let judged =
+            runs.map(|((first, second), (wide, other))| Part::of([first, second, wide, other], unit));
         let parts = judged.collect::<Option<Vec<Part>>>()?;
         let most = |of: fn(&Part) -> f64| parts.iter().map(of).fold(0.0, f64::max);
         Some(Self { first: most(|part| part.first), second: most(|part| part.second), parts, unit })
@@ -165,10 +168,14 @@ impl Judged {
         /// From this share of the size on, it is not rounding of weights that sets models apart.
         const MUCH: f64 = 1e-2;
         let weights = if self.unit > 1e-4 { FEW } else { WEIGHTS } * self.unit;
-        let said = |&[first, apart]: &[f64; 2]| match () {
-            () if apart > first.max(level) * SLACK + weights => Verdict::Different,
-            () if first > self.unit.sqrt() && apart > MUCH => Verdict::Undetermined,
-            () => Verdict::Rounding,
+        let said = |&[first, apart]: &[f64; 2]| {
+            if apart > first.max(level) * SLACK + weights {
+                Verdict::Different
+            } else if first > self.unit.sqrt() && apart > MUCH {
+                Verdict::Undetermined
+            } else {
+                Verdict::Rounding
+            }
         };
         self.parts.iter().flat_map(|part| &part.by_size).map(said).max().unwrap_or(Verdict::Rounding)
     }
@@ -197,7 +204,13 @@ impl Part {
         let [first, second, wide, other] = runs;
         let apart = |other: &[f64]| compare_numbers(&wide, other).ok().map(|difference| difference.max_rel);
         let by_size = by_size(&first, &wide, &other);
-        Some(Self { first: apart(&first)?, second: apart(&second)?, apart: apart(&other)?, by_size, is_blind })
+        Some(Self {
+            first: apart(&first)?,
+            second: apart(&second)?,
+            apart: apart(&other)?,
+            by_size,
+            is_blind,
+        })
     }
 
     fn verdict(&self, few: f64, level: f64, unit: f64) -> Verdict {
@@ -228,8 +241,7 @@ fn by_size(first: &[f64], wide: &[f64], other: &[f64]) -> Vec<[f64; 2]> {
     const ONE_IN: usize = 100;
     let size = |place: &usize| wide[*place].abs().max(other[*place].abs());
     let apart = |place: usize| (wide[place] - other[place]).abs();
-    let mut places: Vec<usize> =
-        (0..wide.len()).filter(|place| apart(*place) > SAME * size(place)).collect();
+    let mut places: Vec<usize> = (0..wide.len()).filter(|place| apart(*place) > SAME * size(place)).collect();
     let largest = wide.iter().fold(0.0f64, |largest, x| largest.max(x.abs()));
     let largest_apart = places.iter().map(size).fold(0.0, f64::max);
     let noise = REORDERED * f64::EPSILON * largest.min(CANCELLED * largest_apart);

@@ -265,15 +265,21 @@ impl<'a> Work<'a> {
     fn compared(
         &self,
         run: usize,
-        Run { outputs: expected, .. }: &Run,
+        Run { inputs, outputs: expected, .. }: &Run,
         mut found: HashMap<String, Value>,
         options: &Options,
         outputs: &mut [OutputReport],
         doubts: &mut Vec<Doubt>,
     ) -> f64 {
         let mut largest: f64 = 0.0;
+        // What goes into a draw may be an input.
+        let in_second = |name: &String| self.renamed.get(name).unwrap_or(name).clone();
+        let given: HashMap<String, &Value> =
+            inputs.values.iter().map(|(name, value)| (in_second(name), value)).collect();
         for (place, ((name, other), report)) in self.pairs.iter().zip(outputs).enumerate() {
-            let (Some(x), Some(y)) = (expected.get(name), found.remove(other)) else {
+            let expected = expected.get(name).or_else(|| inputs.values.get(name));
+            let found = found.remove(other).or_else(|| given.get(other).map(|&value| value.clone()));
+            let (Some(x), Some(y)) = (expected, found) else {
                 report.fails(&Mismatch::Missing);
                 largest = f64::INFINITY;
                 continue;
