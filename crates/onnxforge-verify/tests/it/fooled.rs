@@ -170,3 +170,18 @@ fn steps_excuse_only_what_is_behind_them() {
     };
     assert_eq!(said(interface, &model("0.0"), &model("0.01")), Verdict::Different);
 }
+
+#[test]
+fn sizes_that_are_multiples_are_tried() {
+    let interface = "(float[batch, seq] x) => (float[A, B] y)";
+    let wrong = |axis: usize, of: usize| {
+        format!(
+            "s = Shape<start = {axis}, end = {}>(x) k = Constant<value_ints = [{of}]>() m = Mod(s, k) z = Constant<value_ints = [0]>()
+             e = Equal(m, z) f = Cast<to = 1>(e) r = Relu(x) y = Add(r, f)",
+            axis + 1
+        )
+    };
+    for (axis, of) in [(0, 4), (0, 8), (0, 16), (0, 32), (1, 4), (1, 8), (1, 16), (1, 32), (1, 64)] {
+        assert_eq!(said(interface, "y = Relu(x)", &wrong(axis, of)), Verdict::Different, "{axis}: {of}");
+    }
+}
