@@ -1,8 +1,8 @@
 """Loads a model in ONNX Runtime and runs it once: seconds for both, and the peak of the process's memory.
 
-    load_and_run.py MODEL
+    load_and_run.py MODEL [NAME=SIZE...]
 
-Symbolic dimensions are 2, integers 0 and floats 1. Prints a line of JSON.
+Symbolic dimensions have the sizes that are given, others 2; integers are 0 and floats 1. Prints a line of JSON.
 """
 
 import json
@@ -13,11 +13,27 @@ import time
 import numpy as np
 import onnxruntime
 
+TYPES = {
+    "tensor(float)": np.float32,
+    "tensor(float16)": np.float16,
+    "tensor(double)": np.float64,
+    "tensor(bool)": np.bool_,
+    "tensor(int32)": np.int32,
+}
+sizes = {name: int(size) for name, _, size in (pair.rpartition("=") for pair in sys.argv[2:])}
+options = onnxruntime.SessionOptions()
+options.log_severity_level = 3
 start = time.perf_counter()
-session = onnxruntime.InferenceSession(sys.argv[1], providers=["CPUExecutionProvider"])
-types = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(double)": np.float64, "tensor(bool)": np.bool_}
+session = onnxruntime.InferenceSession(sys.argv[1], options, providers=["CPUExecutionProvider"])
+
+
+def shape(port):
+    named = (size if isinstance(size, int) else sizes.get(size) for size in port.shape)
+    return [sizes.get(f"{port.name}[{axis}]", 2) if size is None else size for axis, size in enumerate(named)]
+
+
 inputs = {
-    port.name: np.full([size if isinstance(size, int) else 2 for size in port.shape], 1 if port.type in types else 0, types.get(port.type, np.int64))
+    port.name: np.full(shape(port), "float" in port.type or "double" in port.type, TYPES.get(port.type, np.int64))
     for port in session.get_inputs()
 }
 session.run(None, inputs)

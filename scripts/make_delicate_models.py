@@ -3,7 +3,7 @@
 
     python scripts/make_delicate_models.py OUT
 
-Needs scikit-learn, skl2onnx, onnx and onnxruntime. Writes OUT/sklearn.*.onnx (classifiers with and without ZipMap, regressors, pipelines with scalers,
+Needs scikit-learn, skl2onnx, pandas, onnx and onnxruntime. Writes OUT/sklearn.*.onnx (classifiers with and without ZipMap, regressors, pipelines with scalers,
 imputers and encoders of numbers and words) and OUT/quantized.*.onnx (a convolutional network and an encoder, quantized by ONNX Runtime: static as QDQ
 per tensor and per channel and as QOperator, dynamic, and weights alone in 4 bits). Everything is seeded; nothing is downloaded.
 """

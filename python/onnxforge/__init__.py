@@ -1,11 +1,13 @@
 """Makes ONNX models smaller, faster and understandable, and verifies that nothing changed.
 
->>> import onnxforge
->>> result = onnxforge.optimize("model.onnx", "small.onnx")   # doctest: +SKIP
+Every function takes a path, bytes, an `onnx.ModelProto` or an `onnx_ir.Model`, and answers with the same kind. The functions are the
+commands of the command line, in process: what they report is what `--json` writes. They release the interpreter's lock, end on Ctrl-C, and
+call `progress=` with how far they are. Warnings go to the logger `onnxforge`.
 
-Every function takes a path, bytes, an ``onnx.ModelProto`` or an ``onnx_ir.Model``, and answers with the same kind. The functions are the
-commands of the command line, in process: what they report is what ``--json`` writes. They release the interpreter's lock, end on Ctrl-C, and
-tell ``progress=`` how far they are. Warnings go to the logger ``onnxforge``.
+Example:
+    >>> import onnxforge
+    >>> onnxforge.optimize("tiny_bert.onnx", "small.onnx").verified
+    True
 """
 
 from __future__ import annotations
@@ -13,8 +15,9 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from . import errors, results
+from . import compat, errors, results
 from ._api import (
+    analyze,
     attribute,
     audit,
     bench,
@@ -25,10 +28,12 @@ from ._api import (
     explain,
     extract,
     fingerprint,
+    float16,
     infer,
     inspect,
     optimize,
     passes,
+    profile,
     report,
     restore,
     run,
@@ -45,6 +50,7 @@ from .errors import (
     Error,
     InvalidModelError,
     LoadError,
+    ModelNotFoundError,
     RequestError,
     RuntimeEngineError,
     SaveError,
@@ -60,6 +66,7 @@ __all__ = [
     "Hierarchy",
     "InvalidModelError",
     "LoadError",
+    "ModelNotFoundError",
     "Module",
     "Progress",
     "RequestError",
@@ -67,11 +74,13 @@ __all__ = [
     "SaveError",
     "UsageError",
     "__version__",
+    "analyze",
     "attribute",
     "audit",
     "bench",
     "check",
     "compare",
+    "compat",
     "convert",
     "corpus",
     "coverage",
@@ -79,10 +88,12 @@ __all__ = [
     "explain",
     "extract",
     "fingerprint",
+    "float16",
     "infer",
     "inspect",
     "optimize",
     "passes",
+    "profile",
     "report",
     "restore",
     "results",

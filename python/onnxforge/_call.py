@@ -16,7 +16,7 @@ from . import _native, errors
 
 _LOG = logging.getLogger("onnxforge")
 #: Options that have a value for each name.
-_BY_NAME = ("set_dim", "set_shape")
+_BY_NAME = ("set_dim", "set_shape", "verify_dim")
 _LEVELS = {"error": logging.ERROR, "warn": logging.WARNING, "info": logging.INFO}
 
 

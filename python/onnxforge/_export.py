@@ -258,6 +258,13 @@ def _lines(exported: Exported) -> Iterator[str]:
         f"{exported.path}: exported with {exported.strategy}; {known['nodes']} nodes of {modules} modules, "
         f"{known['coverage']:.1%} of the nodes known"
     )
+    sidecar = [file["path"] for file in exported.report["files"] if file["path"].endswith("_hierarchy.json")]
+    yield from (f"sidecar: {path}" for path in sidecar)
+    yield f"operations: {exported.report['total_operations']}, {exported.report['tagged_operations']} of them tagged"
+    yield "Tagging performance by category:"
+    for each in known["categories"]:
+        mark = "" if each["ok"] else f"  BELOW {each['threshold']:.0f}%"
+        yield f"  {each['category']:23}  {each['percentage']:5.1f}% tagged ({each['tagged']}/{each['total']} nodes){mark}"
     if exported.optimization is not None:
         before, after = (exported.optimization[when]["nodes"] for when in ("before", "after"))
         yield f"optimized: {before} nodes became {after}"

@@ -113,6 +113,19 @@ def of_same_kind(like: Any, content: bytes) -> Any:
     return onnx_ir.serde.deserialize_model(proto)
 
 
+def as_array(value: Any) -> Any:
+    """What is given for an input as an array of numpy; memory of other libraries that speak DLPack is not copied."""
+    import numpy as np
+
+    if hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray):
+        try:
+            return np.from_dlpack(value)
+        except (BufferError, RuntimeError, TypeError, ValueError):
+            # Another device, or a type that numpy has no DLPack for: as the object itself can say it.
+            pass
+    return np.asarray(value)
+
+
 class Desk:
     """The files of one call that are in memory instead."""
 
@@ -142,12 +155,13 @@ class Desk:
         archive = io.BytesIO()
         with zipfile.ZipFile(archive, "w") as files:
             for name, value in inputs.items():
-                array = np.asarray(value)
+                array = as_array(value)
                 if array.dtype.kind == "O":
                     array = array.astype(str)
                 elif array.dtype.type.__module__ == "ml_dtypes":
-                    # A small float of the package ml_dtypes; commands make the declared type of it again.
-                    array = array.astype(np.float32)
+                    # A small type of the package ml_dtypes; commands make the declared type of it again.
+                    wider = {"i": np.int8, "u": np.uint8}.get(array.dtype.name[0], np.float32)
+                    array = array.astype(wider)
                 with files.open(f"{name}.npy", "w", force_zip64=True) as file:
                     np.lib.format.write_array(file, array, allow_pickle=False)
         return self.put("inputs.npz", archive.getvalue())

@@ -90,7 +90,7 @@ class Attempt:
 
 
 class CorpusResult(results.Result):
-    """What became of every model of a corpus. ``ok`` is true where all of them are good."""
+    """What became of every model of a corpus. `ok` is true where all of them are good."""
 
     def __init__(self, rows: list[dict[str, Any]], folder: str) -> None:
         bad = [row for row in rows if row["status"] != "ok"]
@@ -125,17 +125,29 @@ def run(
 ) -> CorpusResult:
     """Do the same work on every model of a corpus.
 
-    :param models: a folder (all ``.onnx`` files below it), a pattern, or paths. With Ray, every node must see them.
-    :param output: the folder for the results: ``results.parquet``, ``runs.parquet`` (attempts, hosts, times), and what the work makes.
-    :param task: ``optimize``: each model to ``models/…`` below ``output``; ``study``: the experiments on each, and their summary, by the
-        program ``onnxforge-study``, which must be installed beside the interpreter or in the ``PATH``, with Ray on every node.
-    :param engine: processes on this machine, or a Ray cluster (the one that Ray is connected to; else one on this machine).
-    :param workers: how many models at a time; all cores by default. A Ray cluster decides by itself.
-    :param memory: gigabytes that each model may take.
-    :param timeout: seconds that each model may take.
-    :param retries: how often a model is tried again whose worker died.
-    :param progress: called with how many models are done; an exception in it ends the work.
-    :param options: of :func:`onnxforge.optimize`, or of ``onnxforge study``.
+    Args:
+        models: A folder (all `.onnx` files below it), a pattern, or paths. With Ray, every node must see them.
+        output: The folder for the results: `results.parquet`, `runs.parquet` (attempts, hosts, times), and what
+            the work makes.
+        task: `optimize`: each model to `models/…` below `output`; `study`: the experiments on each, and their
+            summary, by the program `onnxforge-study`, which must be installed beside the interpreter or in the
+            `PATH`, with Ray on every node.
+        engine: Processes on this machine, or a Ray cluster (the one that Ray is connected to; else one on this
+            machine).
+        workers: How many models at a time; all cores by default. A Ray cluster decides by itself.
+        memory: Gigabytes that each model may take.
+        timeout: Seconds that each model may take.
+        retries: How often a model is tried again whose worker died.
+        progress: Called with how many models are done; an exception in it ends the work.
+        options: Of `onnxforge.optimize`, or of `onnxforge study`.
+
+    Returns:
+        One row for each model; true where all of them are good.
+
+    Example:
+        >>> result = onnxforge.corpus.run(["tiny_bert.onnx", "small_cnn.onnx"], "results", workers=1)
+        >>> bool(result), len(result.rows)
+        (True, 2)
     """
     if engine not in ("local", "ray"):
         raise errors.UsageError(f"the engine is 'local' or 'ray', not {engine!r}")

@@ -1,25 +1,36 @@
-"""What functions answer: the same report as ``--json`` writes, what people see, and the parts that programs ask for most."""
+"""What functions answer: the same report as `--json` writes, what people see, and the parts that programs ask for most."""
 
 from __future__ import annotations
 
+import copy
 import html
+import os
 from collections.abc import Iterable, Sequence
-from typing import Any, Optional
+from typing import Any, Generic, Optional, TypeVar
 
 from ._call import Answer
 
+M = TypeVar("M")
+
 __all__ = [
+    "AnalyzeResult",
     "AttributeResult",
     "AuditResult",
     "BenchResult",
     "CheckResult",
     "CompareResult",
+    "ConvertResult",
     "CoverageResult",
+    "ExplainResult",
     "ExtractResult",
     "FingerprintResult",
+    "Float16Result",
+    "InferResult",
     "InspectResult",
     "ModelResult",
     "OptimizeResult",
+    "ProfileResult",
+    "ReportResult",
     "Result",
     "TagResult",
     "UpgradeResult",
@@ -28,10 +39,10 @@ __all__ = [
 
 
 class Result:
-    """What a command answers; true where the answer is yes. ``print`` shows what the command line does, a notebook the same as tables."""
+    """What a command answers; true where the answer is yes. `print` shows what the command line does, a notebook the same as tables."""
 
     def __init__(self, answer: Answer) -> None:
-        #: The report, as ``--json`` writes it.
+        #: The report, as `--json` writes it.
         self.report: dict[str, Any] = answer.report
         #: The report for people.
         self.text = answer.text
@@ -47,6 +58,18 @@ class Result:
     def __repr__(self) -> str:
         return f"<onnxforge {type(self).__name__}: {self._headline()}>"
 
+    def to_dict(self) -> dict[str, Any]:
+        """The whole report, as a dictionary of its own that goes into JSON.
+
+        Returns:
+            What `--json` writes.
+
+        Example:
+            >>> onnxforge.verify("tiny_bert.onnx", "tiny_bert.onnx", samples=1).to_dict()["verdict"]
+            'identical'
+        """
+        return copy.deepcopy(self.report)
+
     def _headline(self) -> str:
         """The answer in a few words."""
         return "ok" if self.ok else "not ok"
@@ -61,17 +84,21 @@ class Result:
         return f"<div><p><b>{html.escape(self._headline())}</b></p>{body}</div>"
 
 
-class ModelResult(Result):
+class ModelResult(Result, Generic[M]):
     """The answer of a command that makes a model."""
 
-    def __init__(self, answer: Answer, model: Any) -> None:
+    def __init__(self, answer: Answer, model: M) -> None:
         super().__init__(answer)
         #: The model: of the kind that was handed over, or the path that was given for it.
-        self.model = model
+        self.model: M = model
+
+    def _headline(self) -> str:
+        sizes = [f"{each['bytes']} bytes" for each in self.report.get("files") or [] if "bytes" in each]
+        return ", ".join([str(self.model) if isinstance(self.model, str) else "a model", *sizes])
 
 
-class OptimizeResult(ModelResult):
-    """What became of a model. ``ok`` is false where something wrong was found and left out."""
+class OptimizeResult(ModelResult[M]):
+    """What became of a model. `ok` is false where something wrong was found and left out."""
 
     @property
     def nodes_before(self) -> int:
@@ -85,7 +112,7 @@ class OptimizeResult(ModelResult):
 
     @property
     def verified(self) -> Optional[bool]:
-        """Whether the result computes what the original does; ``None`` where that was not, or could not be, compared.
+        """Whether the result computes what the original does; `None` where that was not, or could not be, compared.
 
         Where nothing changed, there is nothing to compare: that is true.
         """
@@ -113,8 +140,47 @@ class OptimizeResult(ModelResult):
         ]
 
 
-class UpgradeResult(ModelResult):
+class UpgradeResult(ModelResult[M]):
     """A model of a newer operator set."""
+
+    def _headline(self) -> str:
+        return f"opset {self.report['from']} became {self.report['to']}"
+
+    def _tables(self) -> Iterable[tuple[Sequence[str], Iterable[Sequence[object]]]]:
+        steps = self.report["steps"]
+        yield ("operator", "changed in opset", "nodes"), [(step["operator"], step["opset"], step["nodes"]) for step in steps]
+
+
+class Float16Result(ModelResult[M]):
+    """A model whose floats have 16 bits, where these are enough."""
+
+    @property
+    def converted(self) -> int:
+        """Nodes of the graph that compute in 16 bits."""
+        return int(self.report["converted"])
+
+    @property
+    def kept(self) -> list[dict[str, str]]:
+        """Nodes that stay in 32 bits: node, operator and reason."""
+        return list(self.report["kept"])
+
+    @property
+    def errors(self) -> dict[str, float]:
+        """How far each output is from the float64 run of the original, as a share of its largest magnitude."""
+        return {each["name"]: float(each["error"]) for each in self.report["outputs"]}
+
+    @property
+    def worst(self) -> float:
+        """The largest of `errors`; not a number where the model could not be run."""
+        return max(self.errors.values(), default=float("nan"))
+
+    def _headline(self) -> str:
+        return f"{self.converted} nodes in 16 bits, {len(self.kept)} in 32, outputs within {self.worst:.1e}"
+
+    def _tables(self) -> Iterable[tuple[Sequence[str], Iterable[Sequence[object]]]]:
+        yield ("output", "error"), [(name, f"{error:.1e}") for name, error in self.errors.items()]
+        keys = ("node", "operator", "reason")
+        yield keys, [[each[key] for key in keys] for each in self.kept]
 
 
 class ConvertResult(Result):
@@ -159,7 +225,7 @@ class VerifyResult(Result):
 
     @property
     def verdict(self) -> str:
-        """``identical``, ``rounding`` or ``different``."""
+        """`identical`, `rounding`, `undetermined` or `different`."""
         return str(self.report["verdict"])
 
     def _headline(self) -> str:
@@ -200,7 +266,7 @@ class CompareResult(Result):
 
     @property
     def sameness(self) -> str:
-        """``identical``, the same up to something, or different."""
+        """`identical`, the same up to something, or different."""
         return str(self.report["sameness"])
 
     def _headline(self) -> str:
@@ -266,7 +332,19 @@ class AuditResult(Result):
         return list(self.report["models"])
 
     def finding(self, id: str, model: int = 0) -> dict[str, Any]:
-        """The finding of this name; ``KeyError`` if there is no such kind."""
+        """The finding of this name.
+
+        Args:
+            id: The name of a kind, such as `cast_chains`; `KeyError` if there is no such kind.
+            model: Which of the models.
+
+        Returns:
+            Places, what handles them, and what that is worth.
+
+        Example:
+            >>> onnxforge.audit("tiny_bert.onnx").finding("cast_chains")["count"] >= 0
+            True
+        """
         for each in self.models[model]["findings"]:
             if each["id"] == id:
                 return dict(each)
@@ -326,7 +404,38 @@ class BenchResult(Result):
         yield ("model", "nodes", "load, ms", "run, ms", "against the first"), map(row, self.models)
 
 
-class TagResult(ModelResult):
+class ProfileResult(Result):
+    """How long each PyTorch module takes."""
+
+    @property
+    def models(self) -> list[dict[str, Any]]:
+        """One entry for each model: the times of a run, and of its modules, operators, classes and nodes."""
+        return list(self.report["models"])
+
+    @property
+    def modules(self) -> dict[str, dict[str, Any]]:
+        """The modules of the first model by path: `self_ms`, `total_ms` and `share`."""
+        return {each["module"]: each for each in self.models[0]["modules"]}
+
+    @property
+    def engine(self) -> str:
+        """What ran: `ort` or `native`."""
+        return str(self.report["engine"])
+
+    def _headline(self) -> str:
+        return ", ".join(f"{each['total_ms']['median']:.3g} ms" for each in self.models)
+
+    def _tables(self) -> Iterable[tuple[Sequence[str], Iterable[Sequence[object]]]]:
+        def row(module: dict[str, Any]) -> Sequence[object]:
+            times = [f"{module[key]['median']:.4g}" for key in ("total_ms", "self_ms")]
+            return module["module"] or ".", *times, f"{module['share']:.1%}"
+
+        for model in self.models:
+            longest = sorted(model["modules"], key=lambda module: -module["total_ms"]["median"])
+            yield (model["model"], "total, ms", "self, ms", "share"), map(row, longest[:30])
+
+
+class TagResult(ModelResult[M]):
     """A model whose nodes know their modules."""
 
     @property
@@ -354,8 +463,78 @@ class CoverageResult(Result):
         yield keys, [[each[key] for key in keys] for each in self.report["categories"]]
 
 
-class ExtractResult(ModelResult):
-    """A module as a model of its own. For a pattern, ``model`` is a dictionary: module path → model."""
+class AnalyzeResult(CoverageResult):
+    """How many nodes are known to come from a module, and how many each tag has."""
+
+    @property
+    def tags(self) -> dict[str, int]:
+        """Nodes by tag."""
+        return dict(self.report["tag_distribution"])
+
+    @property
+    def warnings(self) -> list[str]:
+        """Categories of which too little is known."""
+        return list(self.report["warnings"])
+
+    def _headline(self) -> str:
+        return f"{self.report['unique_tags']} tags, {super()._headline()}"
+
+    def _tables(self) -> Iterable[tuple[Sequence[str], Iterable[Sequence[object]]]]:
+        most_first = sorted(self.tags.items(), key=lambda entry: -entry[1])
+        yield ("tag", "nodes"), most_first
+        yield from super()._tables()
+
+
+class InferResult(Result):
+    """Types and shapes of values."""
+
+    @property
+    def values(self) -> list[dict[str, Any]]:
+        """Values with their types; without `all=True` those whose shape is not an expression of the inputs' dimensions."""
+        return list(self.report["values"])
+
+    def _headline(self) -> str:
+        return f"{self.report['expressed']} of {self.report['total']} shapes are known"
+
+    def _tables(self) -> Iterable[tuple[Sequence[str], Iterable[Sequence[object]]]]:
+        yield ("value", "operator", "type"), [(each["name"], each["op"], each["type"]) for each in self.values]
+        conflicts = self.report["conflicts"]
+        if conflicts:
+            yield ("node", "problem"), [(each["node"], each["problem"]) for each in conflicts]
+
+
+class ExplainResult(Result):
+    """Where a pass fires, and why not elsewhere."""
+
+    def _headline(self) -> str:
+        fired, left = len(self.report["fired"]), len(self.report["skipped"])
+        return f"{self.report['pass']} fired {fired} times and left {left} matches"
+
+    def _tables(self) -> Iterable[tuple[Sequence[str], Iterable[Sequence[object]]]]:
+        yield ("skipped", "because"), [(each["node"], each["reason"]) for each in self.report["skipped"]]
+
+
+class ReportResult(Result):
+    """A page about the modules of a model. A notebook shows it in place."""
+
+    def __init__(self, answer: Answer, path: str) -> None:
+        super().__init__(answer)
+        #: Where the page is.
+        self.path = path
+
+    def _headline(self) -> str:
+        return self.path
+
+    def _repr_html_(self) -> str:
+        with open(self.path, encoding="utf-8") as file:
+            page = html.escape(file.read(), quote=True)
+        name = html.escape(os.path.basename(self.path), quote=True)
+        # Its scripts run, but see nothing of the notebook around it.
+        return f'<iframe title="{name}" sandbox="allow-scripts" style="width:100%;height:640px;border:0" srcdoc="{page}"></iframe>'
+
+
+class ExtractResult(ModelResult[M]):
+    """A module as a model of its own. For a pattern, `model` is a dictionary: module path → model."""
 
     @property
     def parts(self) -> list[dict[str, Any]]:
@@ -371,6 +550,26 @@ class ExtractResult(ModelResult):
     def outputs(self) -> list[dict[str, Any]]:
         """Outputs of the first module: name, type, and the modules that read them."""
         return list(self.parts[0]["outputs"])
+
+    @property
+    def operations(self) -> list[str]:
+        """Names of the nodes of the first module."""
+        return list(self.parts[0]["operations"])
+
+    @property
+    def external_inputs(self) -> list[str]:
+        """Names of the tensors that the first module takes."""
+        return list(self.parts[0]["external_inputs"])
+
+    @property
+    def internal_tensors(self) -> list[str]:
+        """Names of the tensors that only nodes of the first module read."""
+        return list(self.parts[0]["internal_tensors"])
+
+    @property
+    def boundary_operations(self) -> list[str]:
+        """Names of the nodes of the first module that read an input or compute an output."""
+        return list(self.parts[0]["boundary_operations"])
 
     def _headline(self) -> str:
         return ", ".join(f"{each['module'] or 'the model'}: {each['nodes']} nodes" for each in self.parts)

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 PAGE = Path(__file__).resolve().parents[2] / "crates/onnxforge-hierarchy/src/report"
-SCRIPTS = ("data.js", "elements.js", "tree.js", "module.js", "page.js")
+SCRIPTS = ("dagre.min.js", "data.js", "elements.js", "tree.js", "module.js", "graph.js", "page.js")
 
 LAYER_NORM = ("LayerNorm", "LayerNorm", [("LayerNormalization", "normalization")])
 DROPOUT = ("dropout", "Dropout", [])
@@ -106,7 +106,7 @@ class Builder:
                 "parameters": top["parameters"]["all"], "bytes": top["bytes"]["all"] + 210_000, "flops": top["flops"]["all"],
                 "flops_note": "for batch = 1, sequence = 128",
             },
-            "modules": self.modules, "nodes": self.nodes, "categories": self.categories(),
+            "modules": self.modules, "nodes": self.nodes, "graph": self.flow(), **({"before": self.flow_before()} if optimized else {}), "categories": self.categories(),
             "optimization": {
                 "before": top["before"], "after": top["nodes"]["all"],
                 "passes": [
@@ -116,6 +116,22 @@ class Builder:
                 ],
             } if optimized else None,
         }  # fmt: skip
+
+    def flow(self):
+        """Each node reads what the one before it makes, and some what one a little earlier makes."""
+        many = len(self.nodes["name"])
+        reads = [[node] + ([node - 3] if node % 7 == 4 else []) for node in range(many)]
+        return {
+            "names": ["input", *self.nodes["output"]], "types": [0] + [1 + node % 2 for node in range(many)],
+            "texts": ["int64[batch,sequence]", "float32[batch,sequence,768]", "float32[batch,12,sequence,64]"],
+            "makers": [None, *range(many)], "reads": reads, "outputs": [many],
+        }  # fmt: skip
+
+    def flow_before(self):
+        """The same model with one more node at the end."""
+        last = {"name": "more", "op": "Identity", "category": "shape", "modules": [0], "evidence": "exact", "why": "said so", "output": "out"}
+        nodes = {column: [*values, last[column]] for column, values in self.nodes.items()}
+        return {"nodes": nodes, "graph": Builder.flow(type("", (), {"nodes": nodes})())}
 
     def add_up(self):
         for module in self.modules:
@@ -152,8 +168,8 @@ class Builder:
             row[evidence] += 1
         for row in found.values():
             row["coverage"] = (row["exact"] + row["inferred"]) / row["nodes"]
-            row["threshold"] = None if row["category"] == "constant" else 0.95
-            row["ok"] = row["threshold"] is None or row["coverage"] >= row["threshold"]
+            row["threshold"] = None if row["category"] == "constant" else 95.0
+            row["ok"] = row["threshold"] is None or 100 * row["coverage"] >= row["threshold"]
         return sorted(found.values(), key=lambda row: -row["nodes"])
 
 
@@ -215,6 +231,9 @@ def hostile():
     for column in ("name", "op", "category", "why", "output"):
         report["nodes"][column] = [HOSTILE[node % len(HOSTILE)] for node in range(len(report["nodes"][column]))]
     report["optimization"]["passes"] = [{"pass": text, "edits": 1, "nodes": -1} for text in HOSTILE]
+    for graph in (report["graph"], report["before"]["graph"]):
+        for column in ("names", "texts"):
+            graph[column] = [HOSTILE[place % len(HOSTILE)] for place in range(len(graph[column]))]
     report["model"].update(producer=HOSTILE[1], flops_note=HOSTILE[0])
     return report
 

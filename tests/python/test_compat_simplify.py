@@ -9,7 +9,7 @@ import pytest
 from onnx import helper, numpy_helper, parser
 from onnxforge import simplify, slim
 
-from drop_ins import EXAMPLES, FEEDS, IMAGES, assert_same, detector, operators, results, saved, shape
+from drop_ins import EXAMPLES, FEEDS, IMAGES, assert_same, detector, example, operators, results, saved, shape
 
 
 def test_parts_of_simplify_can_be_left_out():
@@ -183,7 +183,7 @@ def test_shapes_of_inputs():
     assert check
     made, check = simplify(detector(), check_n=2, test_input_shapes={None: (2, 3, 10, 10)})
     assert check and shape(made.graph.input[0]) == ["batch", 3, "height", "width"]
-    for sizes in ([1, 3, -1, 20], [1, 3, 0, 20], [1, 3, 20], [1, 3, 10, 10, 10]):
+    for sizes in ([1, 3, -1, 20], [1, 3, 20], [1, 3, 10, 10, 10]):
         with pytest.raises(onnxforge.Error, match="images"):
             simplify(detector(), overwrite_input_shapes={"images": sizes})
     for name in ("overwrite_input_shapes", "test_input_shapes"):
@@ -304,13 +304,9 @@ def test_extra_optimizers():
 @pytest.mark.parametrize(
     "options",
     [
-        {"custom_lib": "ops.so"},
-        {"initializers_as_constants": False},
-        {"custom_rewriter": lambda model: model},
-        {"check_rtol": 1e-2},
-        {"check_atol": 1e-2},
-        {"providers": ["CUDAExecutionProvider"]},
-        {"gemm_fusion_backend": "webgpu"},
+        {"function_rewrite_rules": [(None, None)]},
+        {"providers": ["NoSuchExecutionProvider"]},
+        {"gemm_fusion_backend": "cuda"},
         {"profile": "profile.json"},
         {"profile": ""},
         {"ort_profile": "ort_profile"},
@@ -333,8 +329,11 @@ def test_simplify_refuses_by_name(options):
 def test_what_changes_nothing_changes_nothing():
     plain, _ = simplify(detector())
     for options in [
-        {"skip_shape_inference": True},
         {"dynamic_input_shape": True},
+        {"providers": ["CPUExecutionProvider"]},
+        {"providers": [("CPUExecutionProvider", {})]},
+        {"gemm_fusion_backend": "webgpu"},
+        {"custom_lib": __file__},
         {"include_subgraph": True},
         {"import_custom_schemas": False},
         {"certify": False},
@@ -343,11 +342,117 @@ def test_what_changes_nothing_changes_nothing():
         assert simplify(detector(), **options)[0] == plain, options
     plain = slim(detector())
     for options in [
-        {"no_shape_infer": True},
         {"verbose": True},
+        {"dtype": "fp32"},
+        {"size_threshold": 1 << 30},
+        {"save_as_external_data": True},
         {"inspect": False, "dump_to_disk": False, "inputs": [], "outputs": [], "input_shapes": [], "size_threshold": 0},
         {"skip_optimizations": False, "skip_fusion_patterns": False, "model_check_inputs": None},
         {"model_check": True, "model_check_inputs": ["images:2,3,10,10"]},
     ]:
         assert slim(detector(), **options) == plain, options
-    assert not plain.graph.value_info, "no shapes are written"
+
+
+def test_shapes_are_written_unless_they_are_not_wanted():
+    without = [simplify(detector(), skip_shape_inference=True)[0], slim(detector(), no_shape_infer=True)]
+    for made, bare in zip([simplify(detector())[0], slim(detector())], without):
+        assert not bare.graph.value_info
+        known = {value.name: shape(value) for value in made.graph.value_info}
+        inside = {name for node in made.graph.node for name in node.output} - {value.name for value in made.graph.output}
+        assert known.keys() == inside and all(len(dims) == 4 or len(dims) == 2 for dims in known.values())
+        onnx.checker.check_model(made, full_check=True)
+
+
+def test_sizes_of_0_are_kept():
+    made, check = simplify(detector(), overwrite_input_shapes={"images": [0, 0, 10, 10]})
+    assert check and shape(made.graph.input[0]) == ["batch", 3, 10, 10]
+    assert_same(detector(), made, IMAGES)
+    with pytest.raises(onnxforge.UsageError, match="dimensions"):
+        simplify(detector(), overwrite_input_shapes={"images": [0, 3]})
+    with pytest.raises(onnxforge.UsageError, match="below 0"):
+        simplify(detector(), overwrite_input_shapes={"images": [-1, 3, 10, 10]})
+
+
+def test_weights_that_are_no_constants():
+    made, check = simplify(detector(), initializers_as_constants=False)
+    assert check and operators(made)["BatchNormalization"] == 1 and operators(made)["Mul"] == 1
+    assert [value.name for value in made.graph.input] == ["images"]
+    assert {"w", "mean", "dense"} <= {tensor.name for tensor in made.graph.initializer}
+    assert_same(detector(), made, IMAGES)
+
+
+def test_what_only_reshapes_constants_is_folded_in_any_case():
+    model = parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17]> g (float[N,3] x) => (float[N,2] y)'
+        "<float[2,3] w = {1,2,3,4,5,6}, float[2] b = {1,2}> { t = Transpose(w)  c = Mul(b, b)  m = MatMul(x, t)  y = Add(m, c) }"
+    )
+    made, check = simplify(model, skip_constant_folding=True)
+    assert check and "Transpose" not in operators(made) and operators(made)["Mul"] == 1
+    assert_same(model, made, {"x": np.ones((2, 3), np.float32)})
+
+
+def test_finer_skips():
+    model = parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17]> g (float[N,1] x) => (float[N,1] y)'
+        "{ i = Identity(x)  r = ReduceMax<axes=[1]>(i)  y = Relu(r) }"
+    )
+    assert operators(simplify(model)[0]) == {"Relu": 1}
+    assert operators(simplify(model, skipped_optimizers=["eliminate_identity"])[0]) == {"Identity": 1, "Relu": 1}
+    assert operators(simplify(model, skipped_optimizers=["eliminate_nop_reduce"])[0]) == {"ReduceMax": 1, "Relu": 1}
+
+
+def test_tolerances_of_the_comparison():
+    model, feeds = example("small_cnn")
+    assert simplify(model, check_n=2, check_rtol=1e-3)[1]
+    assert simplify(model, check_n=2, check_rtol=0, check_atol=1e-3, input_data=feeds)[1]
+    assert not simplify(model, check_n=2, check_rtol=0, check_atol=0, input_data=feeds)[1]
+    assert simplify(model, check_n=0, check_rtol=0, check_atol=0)[1], "no comparison, no tolerance"
+
+
+def test_a_custom_library_must_be_there():
+    with pytest.raises(FileNotFoundError, match="ops.so"):
+        simplify(detector(), custom_lib="ops.so")
+
+
+def pooled(model):
+    """GlobalAveragePool as ReduceMean: the same, and nothing that a pass would undo."""
+    pools = [node for node in model.graph.node if node.op_type == "GlobalAveragePool"]
+    for node in pools:
+        node.op_type = "ReduceMean"
+        node.attribute.append(helper.make_attribute("axes", [2, 3]))
+    return None if pools else False
+
+
+def wrong(model):
+    for node in model.graph.node:
+        if node.op_type == "Relu":
+            node.op_type = "Sigmoid"
+    return model
+
+
+def test_custom_rewriters_are_verified(tmp_path):
+    made, check = simplify(detector(), custom_rewriter=pooled)
+    assert check and operators(made)["ReduceMean"] == 1
+    assert_same(detector(), made, IMAGES)
+    with pytest.warns(RuntimeWarning, match="wrong.*computes something else"):
+        made, check = simplify(detector(), custom_rewriter=wrong)
+    assert not check and operators(made)["Relu"] == 1
+    assert_same(detector(), made, IMAGES)
+    made, check = simplify(detector(), custom_rewriter=lambda model: None)
+    assert check and made == simplify(detector())[0]
+    out = str(tmp_path / "out.onnx")
+    made, check = simplify(saved(tmp_path, "small_cnn"), custom_rewriter=lambda model: None, output_path=out)
+    assert check and made == onnx.load(out)
+    with pytest.raises(TypeError, match="ModelProto"):
+        simplify(detector(), custom_rewriter=lambda model: 3)
+    with pytest.raises(ZeroDivisionError):
+        simplify(detector(), custom_rewriter=lambda model: 1 / 0)
+
+
+def test_without_onnx_there_is_a_hint(monkeypatch):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    for call in (simplify, slim):
+        with pytest.raises(ImportError, match="pip install onnx"):
+            call("model.onnx")

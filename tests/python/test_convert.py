@@ -2,6 +2,7 @@
 
 import json
 
+import litert
 import numpy as np
 import onnx
 import onnxruntime
@@ -90,6 +91,65 @@ def test_commands_take_such_files(converted, forge, tmp_path):
     forge("verify", model, out, "--engine", "native").good()
     forge("inspect", out).good()
     forge("run", out, "-o", tmp_path / "out.npz").good()
+
+
+def test_weights_of_16_bits(converted):
+    model = ROOT / "examples/tiny_bert.onnx"
+    whole, _ = converted(model)
+    size = whole.stat().st_size
+    out, report = converted(model, "--weights", "float16")
+    assert report["comparison"]["verdict"] in ("identical", "rounding") and report["rounded"]["verdict"] != "different"
+    assert out.stat().st_size < 0.7 * size
+    found = dict(differences(str(model), out, SIZES[0]))
+    assert 0 < max(found.values()) < 1e-2
+
+
+def test_images_with_channels_last(converted):
+    model = ROOT / "examples/small_cnn.onnx"
+    out, report = converted(model, "--layout", "nhwc")
+    turned = report["summary"]["channels_last"]["inputs"]
+    assert report["summary"]["transposes"] == 0 and len(turned) == 1
+    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    inputs = made_up(session, SIZES[0])
+    runner = Interpreter(str(out), num_threads=1).get_signature_runner("serving_default")
+    found = runner(**{name: array.transpose(0, 2, 3, 1) if name in turned else array for name, array in inputs.items()})
+    for port, expected in zip(session.get_outputs(), session.run(None, inputs)):
+        assert np.abs(found[port.name] - expected).max() <= BOUND * np.abs(expected).max()
+
+
+def test_quantized_models_compute_in_integers(converted, tmp_path):
+    target = tmp_path / "quantized.onnx"
+    litert.quantize(ROOT / "examples/small_cnn.onnx", target)
+    out, report = converted(target)
+    summary = report["summary"]
+    assert summary.get("floats", []) == [] and summary["operators"]["CONV_2D"] >= 1
+    assert summary["operators"].get("QUANTIZE", 0) <= 2
+    session = onnxruntime.InferenceSession(target, providers=["CPUExecutionProvider"])
+    inputs = made_up(session, SIZES[0])
+    found = Interpreter(str(out), num_threads=1).get_signature_runner("serving_default")(**inputs)
+    for port, expected in zip(session.get_outputs(), session.run(None, inputs)):
+        assert np.abs(found[port.name] - expected).max() <= 0.02 * np.abs(expected).max()
+
+
+def test_the_result_runs_in_litert(converted):
+    _, report = converted(ROOT / "examples/tiny_bert.onnx", "--litert")
+    assert report["litert"]["apart"] <= BOUND
+
+
+def test_bench_measures_files(converted, forge):
+    out, _ = converted(ROOT / "examples/small_cnn.onnx")
+    report = json.loads(forge("bench", out, out, "--rounds", "3", "--json", "-").good().out)
+    assert report["host"] == "LiteRT" and len(report["models"]) == 2
+    assert forge("bench", out, ROOT / "examples/small_cnn.onnx").code != 0
+
+
+def test_a_file_says_where_it_comes_from(converted):
+    out, report = converted(ROOT / "tests/data/small_cnn.dynamo.onnx")
+    text = out.read_bytes()
+    start = text.index(b'{"modules"') if b'{"modules"' in text else text.index(b'{"')
+    about = json.JSONDecoder().raw_decode(text[start:].decode("utf-8", "replace"))[0]
+    assert about["producer"].startswith("onnxforge") and len(about["source"]) == 32
+    assert len(about["operators"]) == sum(report["summary"]["operators"].values())
 
 
 def test_convolutions_take_few_transposes(converted):

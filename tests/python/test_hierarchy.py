@@ -14,9 +14,9 @@ from onnx import TensorProto, helper
 
 BERT = "bert_base.torchscript"
 THRESHOLDS = {
-    "mathematical": 0.95, "activation": 0.95, "neural_layers": 0.95, "reduction": 0.95, "lookup_indexing": 0.9, "tensor_manipulation": 0.85,
-    "shape_metadata": 0.85, "comparison_logic": 0.85, "control_flow": 0.8, "parameter_constant": 0.7, "type_conversion": 0.6,
-    "uncategorised": None,
+    "mathematical_operations": 95, "activation_functions": 95, "neural_network_layers": 95, "reduction_operations": 95, "lookup_indexing": 90,
+    "tensor_manipulation": 85, "shape_metadata": 85, "comparison_logic": 85, "control_flow": 80, "parameter_constants": 70,
+    "type_conversion": 60, "uncategorized": None,
 }  # fmt: skip
 
 
@@ -100,15 +100,17 @@ def test_the_sidecar_lists_modules_nodes_and_tensors(forge, bert, tmp_path):
     assert whole["schema_version"] == "1.0"
     assert re.fullmatch("[0-9a-f]{32}", whole["fingerprint"])
     assert whole["model_file"] == "seen.onnx"
-    assert whole["model"]["class"] == listed[""]["class"]
-    assert whole["model"]["forward_args"] == listed[""]["forward_args"]
+    assert whole["model_class"] == listed[""]["class"]
+    signature = {key: listed[""].get(key, {}) for key in ("forward_args", "forward_defaults")}
+    assert whole["model_signature"] == signature
     assert whole["hierarchy_depth"] == max(path.count(".") + 1 for path in listed if path)
 
     assert whole["modules"].keys() == listed.keys()
     for path, module in whole["modules"].items():
         own = listed[path]
         assert module["module_path"] == path
-        for key in ("class", "forward_args", "direct_parameters", "direct_buffers", "children"):
+        assert (module["class"], module["qualified_class"]) == (own["class"].rsplit(".")[-1], own["class"])
+        for key in ("forward_args", "direct_parameters", "direct_buffers", "children"):
             assert module[key] == own[key], (path, key)
         inside = {p: m for p, m in listed.items() if not path or p == path or p.startswith(f"{path}.")}
         full = {f"{p}.{name}".lstrip(".") for p, m in inside.items() for name in m["direct_parameters"]}
@@ -127,23 +129,32 @@ def test_the_sidecar_lists_modules_nodes_and_tensors(forge, bert, tmp_path):
         assert found["modules"] and all(path in listed for path in found["modules"] + found["consumers"])
         assert found["tags"] and set(found["tags"]) <= expected.keys()
         assert whole["operation_hierarchy"][n.name] == found["tags"][0]
+        assert whole["hierarchy_mapping"][n.name] == found["modules"][0]
         assert all(n.name in whole["module_to_operations"][path] for path in found["modules"])
         certain = {"scope": "exact", "scope_guess": "inferred", "neighbours": "inferred", "owner": "inferred"}
         assert found["certainty"] == certain[found["evidence"]]
     assert sum(map(len, whole["module_to_operations"].values())) == sum(len(n["modules"]) for n in whole["nodes"].values())
 
-    assert whole["tensors"].keys() == {tensor.name for tensor in graph.initializer}
+    made = [name for n in graph.node for name in n.output if name]
+    assert whole["tensors"].keys() == {tensor.name for tensor in graph.initializer} | {port.name for port in graph.input} | set(made)
     embedding = whole["tensors"]["model.embeddings.word_embeddings.weight"]
-    assert embedding == {"modules": ["model.embeddings.word_embeddings"], "consumers": ["model.embeddings.word_embeddings"]}
+    path = "model.embeddings.word_embeddings"
+    tag = whole["modules"][path]["tag"]
+    assert embedding == {"kind": "initializer", "modules": [path], "consumers": [path], "tags": [tag], "consumer_tags": [tag]}
 
     summary = whole["summary"]
     assert summary["nodes"]["nodes"] == len(graph.node) and summary["nodes"]["root"] == 0
     statistics = summary["category_statistics"]
-    assert {"mathematical", "activation", "lookup_indexing", "parameter_constant"} <= statistics.keys()
+    assert summary["total_operations"] == summary["tagged_operations"] == len(graph.node)
+    assert {"mathematical_operations", "activation_functions", "lookup_indexing", "parameter_constants"} <= statistics.keys()
+    assert "Erf" in statistics["activation_functions"]["operators"]
     for category in statistics.values():
         counts = [category[key] for key in ("exact", "inferred", "root")]
         assert sum(counts) == category["nodes"] == sum(op["nodes"] for op in category["operators"].values())
         assert category["coverage"] == pytest.approx(sum(counts[:2]) / category["nodes"])
+        assert (category["total"], category["tagged"]) == (category["nodes"], sum(counts[:2]))
+        assert category["percentage"] == pytest.approx(100 * category["coverage"])
+        assert category["critical"] == (category["threshold"] == 95)
 
 
 def test_tags_follow_the_classes_of_the_table(forge, bert, tmp_path):
@@ -216,7 +227,7 @@ def test_consumers_are_one_step_away(forge, plain):
     assert found["twice_b"] == ["choice"] and found["then_out"] == ["choice"]
     assert found["y"] == []
     tensors = beside(plain)["tensors"]
-    assert tensors["shared.scale"] == {"modules": ["shared"], "consumers": ["shared"]}
+    assert {key: tensors["shared.scale"][key] for key in ("modules", "consumers")} == {"modules": ["shared"], "consumers": ["shared"]}
 
 
 # ---------------------------------------------------------------- what is written into the file
@@ -341,7 +352,7 @@ def test_every_operator_has_a_category(forge, tmp_path):
     report = told(forge("coverage", path, "--json", "-"))
     found = {category["category"]: set(category["operators"]) for category in report["categories"]}
     assert {category["category"]: category["threshold"] for category in report["categories"]} == THRESHOLDS
-    assert len(found) == 12 and found["uncategorised"] == {"of.Unheard"}
+    assert len(found) == 12 and found["uncategorized"] == {"of.Unheard"}
     counted = [name for operators in found.values() for name in operators]
     assert sorted(counted) == sorted([f"{domain}.{name}".lstrip(".") for domain, name in known] + ["of.Unheard"])
     # Nothing is known of any of them, and the model itself does not count.
@@ -370,7 +381,7 @@ def test_thresholds_decide(forge, tmp_path):
         outcome = forge("coverage", path, *args).orderly()
         assert outcome.code == code, str(outcome)
     report = told(forge("coverage", path, "--category", "math", "--json", "-"))
-    assert [category["category"] for category in report["categories"]] == ["mathematical"]
+    assert [category["category"] for category in report["categories"]] == ["mathematical_operations"]
     assert report["with_parameters"] == {"nodes": 1, "exact": 0, "inferred": 0, "root": 1}
     assert len(report["warnings"]) == 2 and not report["ok"]
     detailed = forge("coverage", path, "--detailed").good().out
@@ -646,7 +657,8 @@ def test_passes_keep_tags(forge, siblings, tmp_path):
     forge("validate", made).good()
     # What was computed once and for all still says for whom.
     folded = of["Mul"].input[1] if of["Mul"].input[0] == of["Exp"].output[0] else of["Mul"].input[0]
-    assert beside(made)["tensors"][folded] == {"modules": ["table"], "consumers": ["last"]}
+    tensor = beside(made)["tensors"][folded]
+    assert (tensor["modules"], tensor["consumers"]) == (["table"], ["last"])
     effects = {effect["module"]: effect for effect in report["modules"]}
     assert (effects[""]["before"], effects[""]["after"]) == (7, 4)
     assert effects["table"]["after"] == 0 and effects["table"]["gone"] == "computed once and for all"

@@ -237,7 +237,7 @@ class TestFunctions:
     @pytest.mark.parametrize("make", [
         lambda: onnxforge.optimize(BERT), lambda: onnxforge.verify(BERT, BERT), lambda: onnxforge.check(BERT),
         lambda: onnxforge.inspect(BERT), lambda: onnxforge.attribute(CNN), lambda: onnxforge.compare(BERT, BERT),
-        lambda: onnxforge.coverage(BERT), lambda: onnxforge.tag(BERT), lambda: onnxforge.extract(BERT, "bert.pooler"),
+        lambda: onnxforge.coverage(BERT), lambda: onnxforge.analyze(BERT), lambda: onnxforge.profile(CNN, seconds=0.1), lambda: onnxforge.tag(BERT), lambda: onnxforge.extract(BERT, "bert.pooler"),
     ])  # fmt: skip
     def test_results_show_themselves(self, make):
         result = make()
@@ -306,6 +306,40 @@ class TestHierarchy:
         lost = onnxforge.strip(onnxforge.optimize(tagged.model).model, all=True).model
         again = onnxforge.restore(lost, original=tagged.model)
         assert onnxforge.coverage(again.model).coverage > 0.9
+
+    def test_modules_are_timed(self, tmp_path):
+        found = onnxforge.profile(BERT, onnx.load(BERT), seconds=0.2, flame=tmp_path / "flame.svg")
+        assert found.engine == "ort" and len(found.models) == 2 and (tmp_path / "flame.svg").exists()
+        layer, whole = found.modules["bert.encoder.layer.0"], found.modules[""]
+        assert 0 <= layer["self_ms"]["median"] <= layer["total_ms"]["median"] < whole["total_ms"]["median"] and layer["share"] > 0
+        assert onnxforge.profile(BERT, engine="native", seconds=0.2).engine == "native"
+        alone = onnxforge.Hierarchy(BERT)["bert.encoder.layer.0"].bench(sessions=6, rounds=2)
+        assert alone.models[0]["latency_ms"]["median"] > 0
+
+    def test_only_some_modules_are_optimized(self):
+        some = onnxforge.optimize(BERT, modules=["bert.encoder.layer.0"])
+        everything = onnxforge.optimize(BERT)
+        assert everything.nodes_after < some.nodes_after < some.nodes_before
+        with pytest.raises(onnxforge.RequestError, match="bert.encoder"):
+            onnxforge.optimize(BERT, modules=["bert.encode"])
+
+    def test_coverage_can_be_narrowed_and_analyzed(self):
+        found = onnxforge.coverage(BERT, category="math", threshold={"mathematical_operations": 50})
+        assert [(each["category"], each["threshold"]) for each in found.report["categories"]] == [("mathematical_operations", 50)]
+        analyzed = onnxforge.analyze(BERT)
+        assert sum(analyzed.tags.values()) == analyzed.report["tagged_operations"] == 288 and analyzed.warnings == []
+
+    def test_consumers_through_any_number_of_nodes(self, tmp_path):
+        onnxforge.tag(BERT, tmp_path / "tagged.onnx", consumers="transitive", operations=True)
+        tensors = json.loads((tmp_path / "tagged_hierarchy.json").read_text(encoding="utf-8"))["tensors"]
+        assert "bert.pooler" in str(tensors["input_ids"]["transitive_consumers"])
+        assert "module_to_operations" in {prop.key for prop in onnx.load(tmp_path / "tagged.onnx").metadata_props}
+
+    def test_what_is_cut_out_is_listed(self):
+        part = onnxforge.extract(BERT, "bert.pooler")
+        assert part.operations and set(part.boundary_operations) <= set(part.operations)
+        assert part.external_inputs == [each["name"] for each in part.inputs]
+        assert not set(part.internal_tensors) & {each["name"] for each in part.outputs}
 
     def test_a_table_of_modules_can_be_a_dictionary(self):
         modules = {"modules": {"": {"class": "models.Tiny"}, "bert": {"class": "models.Bert"}}}

@@ -392,7 +392,7 @@ def test_coverage(chromium, files):
 def test_no_number_is_rounded_to_what_it_is_not(chromium, tmp_path):
     data = reports.bert(1)
     data["categories"] = [
-        {"category": "math", "nodes": 9999, "exact": 9998, "inferred": 0, "root": 1, "coverage": 9998 / 9999, "threshold": 1, "ok": False},
+        {"category": "math", "nodes": 9999, "exact": 9998, "inferred": 0, "root": 1, "coverage": 9998 / 9999, "threshold": 100, "ok": False},
         {"category": "shape", "nodes": 9999, "exact": 1, "inferred": 0, "root": 9998, "coverage": 1 / 9999, "threshold": 0, "ok": True},
     ]
     data["modules"][0]["before"] = 10**6
@@ -431,4 +431,4 @@ def test_the_optimizer(chromium, files):
         page.locator(".savers .module").first.click()
         assert selected(page) == "encoder"
     with browser.opened(chromium, files["plain"][0], "#view=optimizer") as sheet:
-        assert sheet.page.locator("[data-view]").count() == 3 and sheet.page.locator("#columns button").count() == 5
+        assert sheet.page.locator("[data-view]").count() == 4 and sheet.page.locator("#columns button").count() == 5

@@ -66,11 +66,19 @@ pub fn run(options: &Options) -> Result<()> {
     print_table(&rows);
     println!(
         "\nMedians of {} interleaved runs of the whole commands, files in the page cache. onnxforge: the default, verified; onnxsim, onnxslim: their \
-         defaults, unverified. load+run: one session and one run of the original in ONNX Runtime, without starting Python. × faster: the faster \
+         defaults, unverified. load+run: one session and one run of the original in ONNX Runtime, at the sizes of our first sample, without starting Python. × faster: the faster \
          peer's time by ours. peak MB, runtime MB: resident memory of our process, and of one that loads and runs the original.",
         options.runs
     );
     Ok(())
+}
+
+/// What ONNX Runtime takes to load and run a model at sizes as reports show them: `batch=2, seq=3`. Null where it does not run it.
+pub fn load_and_run(python: &Path, model: &Path, sizes: &str) -> serde_json::Value {
+    let mut command = Command::new(python);
+    command.arg(root().join("scripts/load_and_run.py")).arg(model);
+    command.args(sizes.split(", ").filter(|size| !size.is_empty()));
+    output(&mut command).ok().and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default()
 }
 
 fn subjects(options: &Options) -> Result<Vec<(String, Option<PathBuf>)>> {
@@ -132,13 +140,10 @@ fn measure(
             continue;
         }
         ours.push(usage);
-        let mut runtime = Command::new(peers);
-        let said: serde_json::Value = serde_json::from_str(
-            &output(runtime.arg(root().join("scripts/load_and_run.py")).arg(model)).unwrap_or_default(),
-        )
-        .unwrap_or_default();
-        loads.extend(said["seconds"].as_f64());
-        peaks.extend(said["peak"].as_u64());
+        let sizes = &found["verification"]["global"]["sizes"][0];
+        let reference = load_and_run(peers, model, sizes.as_str().unwrap_or_default());
+        loads.extend(reference["seconds"].as_f64());
+        peaks.extend(reference["peak"].as_u64());
         for (program, usages) in [("onnxsim", &mut sim), ("onnxslim", &mut slim)] {
             fresh(target)?;
             let mut peer = Command::new(peers.with_file_name(program));

@@ -31,7 +31,7 @@ pub fn run(target: &str, seconds: u64) -> Result<()> {
     for name in chosen {
         let seeds = match name {
             "text" => text_seeds(&models)?,
-            "tflite" => tflite_seeds()?,
+            "tflite" | "coreml" => converted_seeds(name)?,
             _ => models.clone(),
         };
         if !fuzz(name, &built.join(name), &seeds, seconds)? {
@@ -127,23 +127,29 @@ fn text_seeds(models: &Path) -> Result<PathBuf> {
     Ok(seeds)
 }
 
-/// A folder with files of TensorFlow Lite: what becomes of the small models of the repository.
-fn tflite_seeds() -> Result<PathBuf> {
-    let seeds = root().join("fuzz/corpus/seeds/tflite");
+/// A folder with files of another format: what becomes of the small models of the repository. Of a package it is the model.
+fn converted_seeds(format: &str) -> Result<PathBuf> {
+    let seeds = root().join("fuzz/corpus/seeds").join(format);
     std::fs::create_dir_all(&seeds)?;
     let cli = build_cli(Profile::Release)?;
     for folder in ["examples", "tests/data"] {
         for entry in std::fs::read_dir(root().join(folder))? {
             let path = entry?.path();
-            if path.extension().is_some_and(|ending| ending == "onnx") && path.metadata()?.len() <= MAX_SEED {
-                // What has no place in the format is no seed.
-                let target = seeds.join(path.file_stem().unwrap_or_default()).with_extension("tflite");
-                Command::new(&cli)
-                    .args(["-q", "convert", "--verify", "off"])
-                    .arg(path)
-                    .arg("-o")
-                    .arg(target)
-                    .output()?;
+            if path.extension().is_none_or(|ending| ending != "onnx") || path.metadata()?.len() > MAX_SEED {
+                continue;
+            }
+            let seed = seeds.join(path.file_stem().unwrap_or_default());
+            let is_package = format == "coreml";
+            let target = seed.with_extension(if is_package { "mlpackage" } else { format });
+            // What has no place in the format is no seed.
+            let mut convert = Command::new(&cli);
+            convert.args(["-q", "convert", "--verify", "off"]).arg(path).arg("-o").arg(&target);
+            if convert.output()?.status.success() && is_package {
+                std::fs::rename(
+                    target.join("Data/com.apple.CoreML/model.mlmodel"),
+                    seed.with_extension("mlmodel"),
+                )?;
+                std::fs::remove_dir_all(target)?;
             }
         }
     }

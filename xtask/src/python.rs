@@ -1,5 +1,5 @@
 //! Virtual environments of our own: `.venv/` with exactly what `tests/python/requirements.txt` pins, `.venv-peers/` with the
-//! tools that we compare ourselves with, which pin other versions, and `.venv-torch/` with PyTorch; and our own package in them.
+//! tools that we compare ourselves with, which pin other versions, `.venv-torch/` with PyTorch, and `.venv-coreml/` with coremltools; and our own package in them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -32,6 +32,11 @@ pub fn peers() -> Result<PathBuf> {
 /// The same for PyTorch, which is large.
 pub fn torch() -> Result<PathBuf> {
     up_to_date(".venv-torch", "tests/torch/requirements.txt")
+}
+
+/// The same for coremltools, which wants an older NumPy.
+pub fn coreml() -> Result<PathBuf> {
+    up_to_date(".venv-coreml", "tests/coreml/requirements.txt")
 }
 
 /// Builds the wheel of the Python package; its path. One that was built before is used when ONNXFORGE_WHEEL names it.

@@ -25,6 +25,9 @@ pub fn run(filter: Option<&str>, kinds: Kinds) -> Result<()> {
     // First what can be missing on a new machine, so that it is said before minutes of building.
     let python = if kinds.python { Some(crate::python::environment()?) } else { None };
     let torch = if kinds.torch { Some(crate::python::torch()?) } else { None };
+    // What evaluates packages of Core ML elsewhere than on a Mac is made for Linux.
+    let coreml =
+        if kinds.python && cfg!(target_os = "linux") { Some(crate::python::coreml()?) } else { None };
     if let Some(python) = python.as_ref().filter(|_| kinds.browser) {
         find_browser(python)?;
     }
@@ -45,7 +48,7 @@ pub fn run(filter: Option<&str>, kinds: Kinds) -> Result<()> {
     let wheel = crate::python::build_wheel(&python, Profile::Dev)?;
     crate::python::install(&python, &wheel)?;
     let mut tests = pytest(&python, "tests/python", filter);
-    tests.args(["--numprocesses=auto", "--dist=worksteal"]).env("ONNXFORGE_BIN", binary);
+    tests.args(["--numprocesses=auto", "--dist=worksteal"]).env("ONNXFORGE_BIN", &binary);
     tests.env("ONNXFORGE_WHEEL", &wheel);
     if !kinds.browser {
         println!("==> the tests in Chromium are left out");
@@ -53,6 +56,15 @@ pub fn run(filter: Option<&str>, kinds: Kinds) -> Result<()> {
     }
     let also_good: &[i32] = if filter.is_some() { &[NO_TESTS] } else { &[] };
     step_or("Python tests", &mut tests, also_good)?;
+    match coreml {
+        Some(coreml) => {
+            let mut tests = pytest(&coreml, "tests/coreml", filter);
+            step_or("Core ML tests", tests.env("ONNXFORGE_BIN", &binary), also_good)?;
+        }
+        None => {
+            println!("==> the tests with coremltools are left out, which evaluate packages on Linux only");
+        }
+    }
     let Some(torch) = torch else {
         println!("==> the tests with PyTorch are left out");
         return Ok(());

@@ -6,10 +6,10 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
+use crate::default_run::load_and_run;
 use crate::measure::{median, watch};
-use crate::models::{self, for_each, script, tools};
+use crate::models::{self, for_each, tools};
 use crate::python;
-use crate::step::output;
 
 #[derive(Debug, clap::Args)]
 pub struct Settings {
@@ -76,8 +76,8 @@ impl Bench<'_> {
             }
             alarms += proof["reverted"].as_array().map_or(0, Vec::len);
             if seed < 3 {
-                let taken = output(script(&self.python, "load_and_run.py").arg(model));
-                reference.extend(taken.ok().and_then(|text| text.trim().parse::<f64>().ok()));
+                let sizes = proof["global"]["sizes"][0].as_str().unwrap_or_default();
+                reference.extend(load_and_run(&self.python, model, sizes)["seconds"].as_f64());
             }
         }
         let proof = &last["verification"];

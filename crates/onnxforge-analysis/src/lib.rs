@@ -7,5 +7,6 @@ pub mod cost;
 pub mod effort;
 pub mod fingerprint;
 pub mod inspect;
+pub mod profile;
 pub mod scene;
 pub mod topology;

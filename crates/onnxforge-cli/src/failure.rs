@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use onnxforge::hierarchy::select::NoModule;
 use onnxforge::interface::InterfaceError;
 use onnxforge::io::{LoadError, SaveError};
+use onnxforge::profile::ProfileError;
 use onnxforge::runtime::{Missing, RuntimeError};
 use serde::Serialize;
 
@@ -115,6 +116,9 @@ impl<E: Error + 'static> From<E> for Failure {
         } else if let Some(error) = any.downcast_ref::<SaveError>() {
             (failure.kind, failure.path) = (Kind::Save, Some(error.path().to_owned()));
         } else if any.is::<Missing>() || any.is::<&'static Missing>() || any.is::<RuntimeError>() {
+            failure.kind = Kind::Runtime;
+        }
+        if let Some(ProfileError::Missing(_) | ProfileError::Runtime(_)) = any.downcast_ref() {
             failure.kind = Kind::Runtime;
         }
         failure

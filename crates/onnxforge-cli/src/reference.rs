@@ -73,7 +73,7 @@ fn meaning(arg: &Arg) -> String {
         for value in shown {
             match value.get_help() {
                 Some(help) => {
-                    write!(text, "<br>`{}`: {}", value.get_name(), sentences(&help.to_string())).unwrap()
+                    write!(text, "<br>`{}`: {}", value.get_name(), sentences(&help.to_string())).unwrap();
                 }
                 None => write!(text, "<br>`{}`", value.get_name()).unwrap(),
             }

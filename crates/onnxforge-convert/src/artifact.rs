@@ -12,6 +12,8 @@ use onnxforge_proto::progress::{Progress, Unit};
 use serde::Serialize;
 use tempfile::{TempDir, TempPath};
 
+use crate::refusal::Refusal;
+
 /// What a converted model is made of.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Summary {
@@ -19,11 +21,63 @@ pub struct Summary {
     pub operators: BTreeMap<String, usize>,
     /// Operators that only move elements into another layout.
     pub transposes: usize,
+    /// Each of them.
+    pub moved: Vec<Moved>,
+    /// Inputs and outputs that have another layout than in the model.
+    #[serde(skip_serializing_if = "ChannelsLast::is_empty")]
+    pub channels_last: ChannelsLast,
+    /// What the processor's fast library takes of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delegate: Option<Delegate>,
+    /// Nodes between quantized tensors that compute in floats, and why.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub floats: Vec<Refusal>,
     /// Bytes of weights.
     pub weights: u64,
     /// What else there is to know.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+}
+
+/// Inputs and outputs of a file that have their channels last, and in the model do not.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ChannelsLast {
+    /// Names of inputs.
+    pub inputs: Vec<String>,
+    /// Names of outputs.
+    pub outputs: Vec<String>,
+}
+
+impl ChannelsLast {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.inputs.is_empty() && self.outputs.is_empty()
+    }
+}
+
+/// An operator that only moves elements into another layout.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Moved {
+    /// The tensor that it gives.
+    pub tensor: String,
+    /// Its sizes; nothing for one that is not known.
+    pub shape: Vec<Option<i32>>,
+    /// The module of the node that it is made of, where that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub module: Option<String>,
+}
+
+/// How much of a graph something else than the runtime itself takes: by operators and element types, shapes left aside.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Delegate {
+    /// What takes it.
+    pub name: &'static str,
+    /// How many operators.
+    pub taken: usize,
+    /// What stays, and how many of it.
+    pub left: BTreeMap<String, usize>,
+    /// Parts of the graph that it gets, each in one piece.
+    pub partitions: usize,
 }
 
 /// One file.

@@ -5,10 +5,12 @@
 //! into a message, so that whoever runs and compares ONNX models can do so with it.
 
 pub mod artifact;
+pub mod coreml;
 pub mod format;
 pub mod refusal;
 pub mod tflite;
+pub mod view;
 
-pub use artifact::{Artifact, Part, Staged, Summary};
-pub use format::{Format, UnknownFormat};
+pub use artifact::{Artifact, ChannelsLast, Delegate, Moved, Part, Staged, Summary};
+pub use format::{Format, Layout, Settings, UnknownFormat, Weights};
 pub use refusal::{Refusal, Refusals};

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use serde::Serialize;
 
+use super::consumers::{Consumed, consumed};
 use super::evidence::{Certainty, Evidence};
 use super::{Hierarchy, Tags};
 use onnxforge_ir::dtype::Kind;
@@ -11,34 +12,100 @@ use onnxforge_ir::{Model, Node, NodeId, ValueId};
 use onnxforge_ops as ops;
 use onnxforge_ops::def::Category;
 
+/// The categories, in the order in which reports list them.
+pub const CATEGORIES: [Category; 12] = [
+    Category::Math,
+    Category::Activation,
+    Category::NeuralLayer,
+    Category::Reduction,
+    Category::Indexing,
+    Category::Manipulation,
+    Category::Shape,
+    Category::Constant,
+    Category::Logic,
+    Category::Conversion,
+    Category::ControlFlow,
+    Category::Uncategorised,
+];
+
 /// The name of a category in reports.
 pub fn name(category: Category) -> &'static str {
     match category {
-        Category::Math => "mathematical",
-        Category::Activation => "activation",
-        Category::NeuralLayer => "neural_layers",
-        Category::Reduction => "reduction",
+        Category::Math => "mathematical_operations",
+        Category::Activation => "activation_functions",
+        Category::NeuralLayer => "neural_network_layers",
+        Category::Reduction => "reduction_operations",
         Category::Indexing => "lookup_indexing",
         Category::Manipulation => "tensor_manipulation",
         Category::Shape => "shape_metadata",
-        Category::Constant => "parameter_constant",
+        Category::Constant => "parameter_constants",
         Category::Logic => "comparison_logic",
         Category::Conversion => "type_conversion",
         Category::ControlFlow => "control_flow",
-        Category::Uncategorised => "uncategorised",
+        Category::Uncategorised => "uncategorized",
     }
 }
 
-/// The share of nodes of a category that should be covered; nothing is expected of what is not known.
-pub fn threshold(category: Category) -> Option<f64> {
-    match category {
-        Category::Math | Category::Activation | Category::NeuralLayer | Category::Reduction => Some(0.95),
-        Category::Indexing => Some(0.90),
-        Category::Manipulation | Category::Shape | Category::Logic => Some(0.85),
-        Category::ControlFlow => Some(0.80),
-        Category::Constant => Some(0.70),
-        Category::Conversion => Some(0.60),
-        Category::Uncategorised => None,
+/// The category of a name, or of a part of one that no other has.
+pub fn find(wanted: &str) -> Result<Category, NoCategory> {
+    let fits = || CATEGORIES.into_iter().filter(|&category| name(category).contains(wanted));
+    let exact = CATEGORIES.into_iter().find(|&category| name(category) == wanted);
+    match (exact, fits().count()) {
+        (Some(category), _) => Ok(category),
+        (None, 1) if !wanted.is_empty() => fits().next().ok_or_else(|| NoCategory::of(wanted, 0)),
+        (None, count) => Err(NoCategory::of(wanted, count)),
+    }
+}
+
+/// A name that means no category.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{} category {wanted:?}; there are {}",
+    if *ambiguous { "more than one" } else { "no" },
+    CATEGORIES.map(name).join(", ")
+)]
+pub struct NoCategory {
+    /// What was asked for.
+    pub wanted: String,
+    /// It is a part of several names.
+    pub ambiguous: bool,
+}
+
+impl NoCategory {
+    fn of(wanted: &str, fits: usize) -> Self {
+        Self { wanted: wanted.to_owned(), ambiguous: fits > 1 }
+    }
+}
+
+/// Whether nodes of a category do what a model is for, so that nearly all of them should be known.
+pub fn is_critical(category: Category) -> bool {
+    matches!(category, Category::Math | Category::Activation | Category::NeuralLayer | Category::Reduction)
+}
+
+/// The percentage of nodes of each category that should be covered.
+#[derive(Clone, Debug, Default)]
+pub struct Thresholds {
+    chosen: BTreeMap<Category, f64>,
+}
+
+impl Thresholds {
+    /// Another percentage for one category.
+    pub fn set(&mut self, category: Category, percent: f64) {
+        self.chosen.insert(category, percent);
+    }
+
+    /// That of a category; nothing is expected of what is not known, unless it was chosen.
+    pub fn of(&self, category: Category) -> Option<f64> {
+        let usual = match category {
+            Category::Math | Category::Activation | Category::NeuralLayer | Category::Reduction => Some(95.0),
+            Category::Indexing => Some(90.0),
+            Category::Manipulation | Category::Shape | Category::Logic => Some(85.0),
+            Category::ControlFlow => Some(80.0),
+            Category::Constant => Some(70.0),
+            Category::Conversion => Some(60.0),
+            Category::Uncategorised => None,
+        };
+        self.chosen.get(&category).copied().or(usual)
     }
 }
 
@@ -70,9 +137,14 @@ impl Counts {
         }
     }
 
+    /// How many are known.
+    pub fn known(&self) -> usize {
+        self.exact + self.inferred
+    }
+
     /// The share of nodes whose origin is known; that of no nodes is 1.
     pub fn coverage(&self) -> f64 {
-        if self.nodes == 0 { 1.0 } else { (self.exact + self.inferred) as f64 / self.nodes as f64 }
+        if self.nodes == 0 { 1.0 } else { self.known() as f64 / self.nodes as f64 }
     }
 }
 
@@ -81,15 +153,23 @@ impl Counts {
 pub struct CategoryCoverage {
     /// Its name.
     pub category: &'static str,
+    /// How many nodes it has.
+    pub total: usize,
+    /// How many of them are known.
+    pub tagged: usize,
+    /// That as a percentage.
+    pub percentage: f64,
+    /// The percentage that should be known.
+    pub threshold: Option<f64>,
+    /// Whether its nodes do what a model is for.
+    pub critical: bool,
+    /// Whether as many are known as should be.
+    pub ok: bool,
     /// Its nodes.
     #[serde(flatten)]
     pub counts: Counts,
     /// The share that is known.
     pub coverage: f64,
-    /// The share that should be.
-    pub threshold: Option<f64>,
-    /// Whether it is.
-    pub ok: bool,
     /// Operators, and how many of their nodes are known and not known.
     pub operators: BTreeMap<String, Counts>,
 }
@@ -121,6 +201,8 @@ pub struct Coverage {
     pub several_modules: usize,
     /// By what operators are for, in a fixed order; those without nodes are left out.
     pub categories: Vec<CategoryCoverage>,
+    /// Tensors whose consumers are known.
+    pub consumers: Consumed,
     /// Nodes whose origin is not known.
     pub uncovered: Vec<Uncovered>,
     /// Modules without nodes, and why.
@@ -139,7 +221,7 @@ pub struct WithoutNodes {
 }
 
 /// What is known of the nodes of a model.
-pub fn coverage(model: &Model, hierarchy: &Hierarchy, tags: &Tags) -> Coverage {
+pub fn coverage(model: &Model, hierarchy: &Hierarchy, tags: &Tags, thresholds: &Thresholds) -> Coverage {
     let mut counts = Counts::default();
     let mut with_parameters = Counts::default();
     let mut evidence: BTreeMap<&'static str, usize> = BTreeMap::new();
@@ -170,9 +252,20 @@ pub fn coverage(model: &Model, hierarchy: &Hierarchy, tags: &Tags) -> Coverage {
         }
     }
     let categories = categories.into_iter().map(|(category, (counts, operators))| {
-        let (coverage, threshold) = (counts.coverage(), threshold(category));
-        let ok = threshold.is_none_or(|threshold| coverage >= threshold);
-        CategoryCoverage { category: name(category), counts, coverage, threshold, ok, operators }
+        let (coverage, threshold) = (counts.coverage(), thresholds.of(category));
+        let percentage = coverage * 100.0;
+        CategoryCoverage {
+            category: name(category),
+            total: counts.nodes,
+            tagged: counts.known(),
+            percentage,
+            threshold,
+            critical: is_critical(category),
+            ok: threshold.is_none_or(|threshold| percentage >= threshold),
+            counts,
+            coverage,
+            operators,
+        }
     });
     Coverage {
         coverage: counts.coverage(),
@@ -181,6 +274,7 @@ pub fn coverage(model: &Model, hierarchy: &Hierarchy, tags: &Tags) -> Coverage {
         evidence,
         several_modules,
         categories: categories.collect(),
+        consumers: consumed(model, hierarchy),
         uncovered,
         without_nodes: without_nodes(model, hierarchy, tags),
     }
@@ -239,6 +333,35 @@ fn parameter_users(model: &Model, hierarchy: &Hierarchy) -> HashSet<NodeId> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn part_of_a_name_is_enough_where_it_means_one() {
+        assert_eq!(find("math"), Ok(Category::Math));
+        assert_eq!(find("control_flow"), Ok(Category::ControlFlow));
+        assert!(find("operations").unwrap_err().to_string().starts_with("more than one category"));
+        let none = find("nothing").unwrap_err().to_string();
+        assert!(none.starts_with("no category \"nothing\"") && none.contains("uncategorized"), "{none}");
+        assert!(find("").is_err());
+    }
+
+    #[test]
+    fn thresholds_can_be_chosen_one_by_one() {
+        let mut thresholds = Thresholds::default();
+        thresholds.set(Category::Math, 50.0);
+        thresholds.set(Category::Uncategorised, 1.0);
+        let of = |category| thresholds.of(category);
+        assert_eq!((of(Category::Math), of(Category::Activation)), (Some(50.0), Some(95.0)));
+        assert_eq!(
+            (of(Category::Uncategorised), Thresholds::default().of(Category::Uncategorised)),
+            (Some(1.0), None)
+        );
+        assert!(
+            CATEGORIES
+                .into_iter()
+                .filter(|&category| is_critical(category))
+                .all(|critical| { Thresholds::default().of(critical) == Some(95.0) })
+        );
+    }
 
     #[test]
     fn every_operator_of_the_standard_has_a_category() {

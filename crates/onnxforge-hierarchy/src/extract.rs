@@ -3,6 +3,7 @@
 //! What is cut out are the nodes that come from the module or from something inside of it, with constants, called functions and whatever computes
 //! from constants alone. What they read besides becomes an input; what others read of theirs becomes an output.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use serde::Serialize;
@@ -10,6 +11,7 @@ use serde::Serialize;
 use super::Hierarchy;
 use super::effect::nodes_of_modules;
 use super::module::{ModuleId, is_inside};
+use super::store::names;
 use onnxforge_ir::cut::Cut;
 use onnxforge_ir::value::{Port, Use};
 use onnxforge_ir::{Model, NodeId, ScopeId, ValueId};
@@ -72,6 +74,14 @@ pub struct Boundary {
     pub inputs: Vec<End>,
     /// What it gives, and the modules that read it.
     pub outputs: Vec<End>,
+    /// Names of the nodes of the part, in their order; where nodes of the model share a name, their places.
+    pub operations: Vec<String>,
+    /// Names of the inputs.
+    pub external_inputs: Vec<String>,
+    /// Names of what its nodes compute for each other alone.
+    pub internal_tensors: Vec<String>,
+    /// Names of the nodes of the part that read an input, or compute an output.
+    pub boundary_operations: Vec<String>,
     /// Nodes that come from modules outside of it, too.
     pub shared: Vec<Shared>,
     /// How often the module is called, as far as repeated nodes tell.
@@ -115,6 +125,8 @@ pub struct Extractor<'m> {
     stored: HashSet<ModuleId>,
     /// How often nodes come from each module, or from something inside of it.
     counts: Vec<usize>,
+    /// Names that tell nodes apart.
+    names: HashMap<NodeId, String>,
 }
 
 impl<'m> Extractor<'m> {
@@ -129,6 +141,7 @@ impl<'m> Extractor<'m> {
             constant: constant_nodes(model),
             stored: hierarchy.stored(model),
             counts,
+            names: names(model),
         }
     }
 
@@ -341,6 +354,15 @@ impl<'m> Extractor<'m> {
         (nodes, feeders)
     }
 
+    /// The order of nodes of one scope.
+    fn order(&self, a: NodeId, b: NodeId) -> Ordering {
+        match (self.model.is_before(a, b), self.model.is_before(b, a)) {
+            (true, _) => Ordering::Less,
+            (_, true) => Ordering::Greater,
+            _ => a.cmp(&b),
+        }
+    }
+
     fn declaration(&self, value: ValueId) -> ValueInfoProto {
         let own = self.model.scope(self.model.main());
         let port = own.inputs().iter().chain(own.outputs()).find(|port| port.value == value);
@@ -379,6 +401,18 @@ impl<'m> Extractor<'m> {
             .iter()
             .zip(main.outputs())
             .map(|(&value, port)| end(value, port, self.readers(value, &inside)));
+        let name = |id: NodeId| self.names.get(&id).cloned().unwrap_or_default();
+        let value_name = |value: ValueId| self.model.value(value).name().to_string();
+        let mut ordered = nodes.to_vec();
+        ordered.sort_by(|&a, &b| self.order(a, b));
+        let [given, taken]: [HashSet<ValueId>; 2] =
+            [&cut.inputs, &cut.outputs].map(|ends| ends.iter().copied().collect());
+        let results = |id: NodeId| self.model.node(id).outputs().iter().flatten().copied();
+        let is_at_edge = |&id: &NodeId| {
+            self.model.reads(id).iter().any(|value| given.contains(value))
+                || results(id).any(|value| taken.contains(&value))
+        };
+        let internal = ordered.iter().flat_map(|&id| results(id)).filter(|value| !taken.contains(value));
         let shared = nodes.iter().filter_map(|&id| {
             let modules = &self.hierarchy.origin(id).modules;
             let (own, with): (Vec<ModuleId>, Vec<ModuleId>) =
@@ -392,6 +426,10 @@ impl<'m> Extractor<'m> {
             feeders,
             inputs: inputs.collect(),
             outputs: outputs.collect(),
+            operations: ordered.iter().map(|&id| name(id)).collect(),
+            external_inputs: cut.inputs.iter().map(|&value| value_name(value)).collect(),
+            internal_tensors: internal.map(value_name).collect(),
+            boundary_operations: ordered.iter().filter(|id| is_at_edge(id)).map(|&id| name(id)).collect(),
             shared: shared.collect(),
             calls,
             left_out,

@@ -4,7 +4,9 @@
 //! the evidence for that. Tags such as `/BertModel/BertEncoder/BertLayer.0` are a view of them under a [`Policy`], made anew whenever
 //! somebody wants another one. Who reads a value ([`Hierarchy::consumers`]) is a third thing, never mixed with origins.
 
+pub mod consumers;
 pub mod coverage;
+pub mod drawing;
 pub mod effect;
 pub mod evidence;
 pub mod explorer;

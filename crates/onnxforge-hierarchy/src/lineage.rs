@@ -40,6 +40,11 @@ impl Lineage {
         Self { hierarchy: Hierarchy::of(model, recorded), is_tagged: store::is_tagged(model) }
     }
 
+    /// Where the nodes come from.
+    pub fn hierarchy(&self) -> &Hierarchy {
+        &self.hierarchy
+    }
+
     /// Carries everything over to what passes made of the model, and writes into it what its nodes would otherwise lose.
     pub fn carry(self, model: &mut Model) -> Result<Carried, Stray> {
         let Self { hierarchy: before, is_tagged } = self;
@@ -51,7 +56,8 @@ impl Lineage {
         let counts =
             nodes_of_modules(before.table(), model.source_nodes().map(|id| before.origin(id).primary()));
         if is_tagged {
-            store::write(model, &after, &policy, WriteOptions::default());
+            let options = WriteOptions::of(model);
+            store::write(model, &after, &policy, options);
         } else if before.is_known() {
             store::write_new(model, &before, &after);
         }

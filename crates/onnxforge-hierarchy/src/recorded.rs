@@ -99,7 +99,7 @@ pub fn read(json: &[u8]) -> Result<Recorded, RecordedError> {
 fn table(listed: Ordered<Entry>) -> Result<ModuleTable, RecordedError> {
     let modules = listed.0.into_iter().map(|(path, entry)| Module {
         path: path.into(),
-        class: entry.class.map(Into::into),
+        class: entry.qualified_class.or(entry.class).map(Into::into),
         alias_of: entry.alias_of.map(Into::into),
         forward_args: entry.forward_args,
         forward_defaults: entry.forward_defaults,
@@ -135,6 +135,9 @@ struct Full {
 struct Entry {
     #[serde(default)]
     class: Option<String>,
+    /// The class with the Python module that defines it, where `class` is without.
+    #[serde(default)]
+    qualified_class: Option<String>,
     #[serde(default)]
     alias_of: Option<String>,
     #[serde(default)]

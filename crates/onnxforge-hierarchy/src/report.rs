@@ -2,13 +2,16 @@
 
 pub mod page;
 
+use std::collections::HashMap;
+
 use serde::Serialize;
 
 use super::coverage::{self, Coverage};
 use super::extract::Extractor;
 use super::module::ModuleId;
 use super::{Hierarchy, Tags};
-use onnxforge_ir::{Model, NodeId, ValueId};
+use onnxforge_ir::{Def, Model, NodeId, ValueId};
+use onnxforge_ops::callee::constant_nodes;
 use onnxforge_ops::infer::Inference;
 
 /// What there is to show.
@@ -29,6 +32,10 @@ pub struct Contents<'m> {
     pub flops_note: Option<String>,
     /// What passes did, if they did something.
     pub optimization: Option<Optimization>,
+    /// The model before passes changed it, with the same modules.
+    pub before: Option<&'m Contents<'m>>,
+    /// Milliseconds of each module, by its nodes alone and with everything inside of it, in the order of the table, where they were measured.
+    pub times: Option<Vec<(f64, f64)>>,
 }
 
 /// What passes did.
@@ -63,6 +70,10 @@ struct Data<'m> {
     model: Facts<'m>,
     modules: Vec<Entry<'m>>,
     nodes: Columns<'m>,
+    graph: Flow<'m>,
+    /// Nodes and graph before passes changed the model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    before: Option<Before<'m>>,
     categories: Vec<coverage::CategoryCoverage>,
     optimization: Option<&'m Optimization>,
 }
@@ -86,6 +97,13 @@ struct Both {
     all: u64,
 }
 
+/// Milliseconds of a module itself, and with everything inside of it.
+#[derive(Clone, Copy, Serialize)]
+struct Time {
+    own: f64,
+    all: f64,
+}
+
 #[derive(Serialize)]
 struct Entry<'m> {
     path: &'m str,
@@ -97,6 +115,8 @@ struct Entry<'m> {
     parameters: Both,
     bytes: Both,
     flops: Option<Both>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    time: Option<Time>,
     inputs: Vec<Input>,
     outputs: Vec<Output>,
     weights: Vec<Weight>,
@@ -127,6 +147,29 @@ struct Weight {
     bytes: u64,
 }
 
+/// The nodes and the graph of another state of the model, whose modules are the same.
+#[derive(Serialize)]
+struct Before<'m> {
+    nodes: Columns<'m>,
+    graph: Flow<'m>,
+}
+
+/// What flows between nodes. Nodes are numbered as in the columns; constants, and what is computed from them alone, do not flow.
+#[derive(Default, Serialize)]
+struct Flow<'m> {
+    /// Names of the tensors.
+    names: Vec<&'m str>,
+    /// Their types, as numbers in `texts`.
+    types: Vec<usize>,
+    texts: Vec<String>,
+    /// The node that makes each; none makes an input.
+    makers: Vec<Option<usize>>,
+    /// The tensors that each node reads, those that its bodies capture included.
+    reads: Vec<Vec<usize>>,
+    /// The outputs of the model.
+    outputs: Vec<usize>,
+}
+
 /// The nodes, one list for each of their properties.
 #[derive(Default, Serialize)]
 struct Columns<'m> {
@@ -143,7 +186,8 @@ impl Contents<'_> {
     /// The data of the page.
     pub fn data(&self) -> String {
         let title = self.file.rsplit(['/', '\\']).next().unwrap_or(self.file);
-        let found = coverage::coverage(self.model, self.hierarchy, self.tags);
+        let found =
+            coverage::coverage(self.model, self.hierarchy, self.tags, &coverage::Thresholds::default());
         let modules = self.modules(&found);
         let data = Data {
             schema: 1,
@@ -151,6 +195,8 @@ impl Contents<'_> {
             model: self.facts_of(&modules),
             modules,
             nodes: self.columns(),
+            graph: self.flow(),
+            before: self.before.map(|before| Before { nodes: before.columns(), graph: before.flow() }),
             categories: found.categories,
             optimization: self.optimization.as_ref(),
         };
@@ -204,6 +250,11 @@ impl Contents<'_> {
                 parameters: parameters[at],
                 bytes: bytes[at],
                 flops: counted.then(|| flops[at]),
+                time: self
+                    .times
+                    .as_ref()
+                    .and_then(|times| times.get(at))
+                    .map(|&(own, all)| Time { own, all }),
                 inputs: inputs
                     .into_iter()
                     .map(|(value, from)| Input { name: name(value), r#type: ty(value), from: indices(from) })
@@ -293,6 +344,54 @@ impl Contents<'_> {
             columns.output.push(output.map_or("", |&value| self.model.value(value).name()));
         }
         columns
+    }
+
+    fn flow(&self) -> Flow<'_> {
+        let numbers: HashMap<NodeId, usize> =
+            self.model.nodes().enumerate().map(|(number, (id, _))| (id, number)).collect();
+        // What is computed from constants alone is one, too; exporters share such values between all modules.
+        let constant = constant_nodes(self.model);
+        let mut flow = Flow::default();
+        let mut texts: HashMap<String, usize> = HashMap::new();
+        let mut tensors: HashMap<ValueId, usize> = HashMap::new();
+        for (id, value) in
+            self.model.values().filter(|(_, value)| value.is_live() && value.constant().is_none())
+        {
+            let maker = match value.def() {
+                Def::Node { node, .. } if constant.contains(node) => continue,
+                Def::Node { node, .. } => numbers.get(node).copied(),
+                // What a body takes comes from the node that holds it; nobody can tell where what a function takes does.
+                Def::Input { scope, .. } if *scope != self.model.main() => {
+                    match self.model.scope(*scope).holder().and_then(|holder| numbers.get(&holder)) {
+                        Some(&holder) => Some(holder),
+                        None => continue,
+                    }
+                }
+                _ => None,
+            };
+            let text = self.ty(id);
+            let next = texts.len();
+            let number = *texts.entry(text.clone()).or_insert(next);
+            if number == next {
+                flow.texts.push(text);
+            }
+            tensors.insert(id, flow.names.len());
+            flow.names.push(value.name());
+            flow.types.push(number);
+            flow.makers.push(maker);
+        }
+        for (_, node) in self.model.nodes() {
+            let mut read: Vec<usize> =
+                node.inputs().iter().flatten().filter_map(|value| tensors.get(value).copied()).collect();
+            // What a body hands on reaches those that read its holder.
+            let results = node.bodies().flat_map(|body| self.model.scope(body).outputs());
+            read.extend(results.filter_map(|port| tensors.get(&port.value).copied()));
+            read.dedup();
+            flow.reads.push(read);
+        }
+        let outputs = self.model.scope(self.model.main()).outputs();
+        flow.outputs = outputs.iter().filter_map(|port| tensors.get(&port.value).copied()).collect();
+        flow
     }
 
     fn ty(&self, value: ValueId) -> String {

@@ -7,12 +7,13 @@ use serde::Serialize;
 use serde::ser::SerializeMap;
 use serde_json::Value as Json;
 
-use super::coverage::{Coverage, coverage};
+use super::consumers::{self, Reach, tags_of, tensors};
+use super::coverage::{Coverage, Thresholds, coverage};
 use super::module::{Module, ModuleId};
 use super::recorded::SCHEMA_VERSION;
-use super::store::{Entries, distinct, fingerprint, names, places};
+use super::store::{Entries, Operations, distinct, fingerprint, places};
 use super::{Hierarchy, Policy, Tags};
-use onnxforge_ir::Model;
+use onnxforge_ir::{Model, ValueId};
 
 /// Where the sidecar of a model lies.
 pub fn path_for(model: &Path) -> PathBuf {
@@ -32,6 +33,10 @@ pub struct Sidecar<'m> {
     pub tags: &'m Tags,
     /// What they were made under.
     pub policy: &'m Policy,
+    /// What share of each category should be known.
+    pub thresholds: &'m Thresholds,
+    /// The modules that need each tensor through any number of nodes, where they are wanted.
+    pub reach: Option<&'m Reach>,
 }
 
 impl Serialize for Sidecar<'_> {
@@ -46,10 +51,10 @@ impl Serialize for Sidecar<'_> {
         let made_by = [("name", &header.producer_name), ("version", &header.producer_version)];
         map.serialize_entry("producer", &Entries(|| made_by.into_iter()))?;
         map.serialize_entry("written_by", concat!("onnxforge ", env!("CARGO_PKG_VERSION")))?;
+        map.serialize_entry("model_class", &root.class.as_deref())?;
         map.serialize_entry(
-            "model",
+            "model_signature",
             &serde_json::json!({
-                "class": root.class.as_deref(),
                 "forward_args": root.forward_args,
                 "forward_defaults": root.forward_defaults,
             }),
@@ -64,33 +69,19 @@ impl Serialize for Sidecar<'_> {
             "expected_hierarchy",
             &Entries(|| self.tags.own().map(|(tag, id)| (tag, [&*table.get(id).path]))),
         )?;
-        let names = names(model);
+        let operations = Operations::new(model, self.hierarchy, self.tags);
+        map.serialize_entry("module_to_operations", &operations.by_module())?;
+        map.serialize_entry("operation_hierarchy", &operations.tags())?;
+        map.serialize_entry("hierarchy_mapping", &operations.paths())?;
         let unnamed = String::new();
-        let name = |id| names.get(&id).unwrap_or(&unnamed);
-        let mut of_module: Vec<Vec<&String>> = vec![Vec::new(); table.len()];
-        for (id, _) in model.nodes() {
-            for module in &self.hierarchy.origin(id).modules {
-                of_module[module.index()].push(name(id));
-            }
-        }
-        let with_nodes = || {
-            table
-                .iter()
-                .map(|(id, module)| (&*module.path, &of_module[id.index()]))
-                .filter(|(_, nodes)| !nodes.is_empty())
-        };
-        map.serialize_entry("module_to_operations", &Entries(with_nodes))?;
-        let tag_of = |id| self.tags.get(self.hierarchy.origin(id).primary());
-        map.serialize_entry(
-            "operation_hierarchy",
-            &Entries(|| model.nodes().map(|(id, _)| (name(id), tag_of(id)))),
-        )?;
         let places = places(model);
         let place = |id| places.get(&id).unwrap_or(&unnamed);
         map.serialize_entry("nodes", &Entries(|| model.nodes().map(|(id, _)| (place(id), self.node(id)))))?;
-        let stored = || model.initializers().map(|(id, _)| (&**model.value(id).name(), self.tensor(id)));
-        map.serialize_entry("tensors", &Entries(stored))?;
-        let found = coverage(model, self.hierarchy, self.tags);
+        let names = consumers::names(model);
+        let name = |id| names.get(&id).unwrap_or(&unnamed);
+        let all = || tensors(model).map(|(id, _)| (name(id), self.tensor(id)));
+        map.serialize_entry("tensors", &Entries(all))?;
+        let found = coverage(model, self.hierarchy, self.tags, self.thresholds);
         map.serialize_entry("summary", &Summary { coverage: &found, modules: table.len() })?;
         map.end()
     }
@@ -105,7 +96,8 @@ impl Sidecar<'_> {
         };
         let children = if module.children.is_empty() { listed() } else { module.children.clone() };
         let mut entry = serde_json::json!({
-            "class": module.class.as_deref(),
+            "class": module.short_class(),
+            "qualified_class": module.class.as_deref(),
             "module_path": &*module.path,
             "tag": self.tags.get(id),
             "forward_args": module.forward_args,
@@ -138,11 +130,27 @@ impl Sidecar<'_> {
         })
     }
 
-    fn tensor(&self, id: onnxforge_ir::ValueId) -> Json {
-        serde_json::json!({
-            "modules": self.hierarchy.table().paths(self.hierarchy.constant(id)),
-            "consumers": self.hierarchy.table().paths(&self.hierarchy.consumers(self.model, id)),
-        })
+    fn tensor(&self, id: ValueId) -> Json {
+        let (model, hierarchy) = (self.model, self.hierarchy);
+        let made = consumers::producers(model, hierarchy, id);
+        let read = hierarchy.consumers(model, id);
+        let paths =
+            |modules: &[ModuleId]| hierarchy.table().paths(modules).into_iter().map(Json::from).collect();
+        let tags = |modules: Vec<ModuleId>| -> Json {
+            tags_of(self.tags, modules).into_iter().map(Json::from).collect()
+        };
+        let mut entry = serde_json::Map::new();
+        entry.insert("kind".to_owned(), Json::from(consumers::kind(model, id)));
+        entry.insert("modules".to_owned(), paths(made));
+        entry.insert("consumers".to_owned(), paths(&read));
+        entry.insert("tags".to_owned(), tags(made.iter().chain(&read).copied().collect()));
+        entry.insert("consumer_tags".to_owned(), tags(read));
+        if let Some(reach) = self.reach {
+            let all = reach.consumers(model, id);
+            entry.insert("transitive_consumers".to_owned(), paths(&all));
+            entry.insert("transitive_consumer_tags".to_owned(), tags(all));
+        }
+        Json::Object(entry)
     }
 }
 
@@ -156,6 +164,8 @@ impl Serialize for Summary<'_> {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let found = self.coverage;
         let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("total_operations", &found.counts.nodes)?;
+        map.serialize_entry("tagged_operations", &found.counts.known())?;
         map.serialize_entry("modules", &self.modules)?;
         map.serialize_entry("nodes", &found.counts)?;
         map.serialize_entry("coverage", &found.coverage)?;
@@ -163,6 +173,7 @@ impl Serialize for Summary<'_> {
         map.serialize_entry("evidence", &found.evidence)?;
         let categories = || found.categories.iter().map(|category| (category.category, category));
         map.serialize_entry("category_statistics", &Entries(categories))?;
+        map.serialize_entry("consumers", &found.consumers)?;
         map.serialize_entry("uncovered", &found.uncovered)?;
         map.serialize_entry("modules_without_nodes", &found.without_nodes)?;
         map.end()

@@ -6,8 +6,11 @@
 //! | `onnxforge.tags` | node | JSON list of their tags |
 //! | `onnxforge.evidence` | node | what the origin is known from, where that is not exact |
 //! | `onnxforge.consumers` | node | JSON list of the paths of the modules that read its results, on request |
+//! | `onnxforge.consumer_tags` | node | JSON list of their tags, with them |
 //! | `namespace` | node | levels for viewers, where the exporter wrote none |
 //! | `onnxforge.hierarchy` | model | the module table, the fingerprint of the graph, and the modules of each result by its name |
+//! | `module_to_operations` | model | JSON object of the names of nodes by module path, on request |
+//! | `operation_hierarchy` | model | JSON object of the tags of nodes by name, with it |
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
@@ -16,6 +19,7 @@ use serde::Serialize;
 use serde::ser::SerializeMap;
 use sha2::{Digest, Sha256};
 
+use super::consumers::tags_of;
 use super::evidence::{Attribution, Certainty, Evidence};
 use super::exporter::{self, MODULE, NAMESPACE, NO_CLASS, TRACES, entry};
 use super::module::{Module, ModuleId, ModuleTable};
@@ -26,6 +30,9 @@ use onnxforge_ir::{Model, Node, NodeId};
 pub(super) const TAGS: &str = "onnxforge.tags";
 pub(super) const EVIDENCE: &str = "onnxforge.evidence";
 const CONSUMERS: &str = "onnxforge.consumers";
+const CONSUMER_TAGS: &str = "onnxforge.consumer_tags";
+const BY_MODULE: &str = "module_to_operations";
+const BY_OPERATION: &str = "operation_hierarchy";
 pub(super) const HIERARCHY: &str = "onnxforge.hierarchy";
 /// What all keys of ours start with.
 const OURS: &str = "onnxforge.";
@@ -75,6 +82,18 @@ pub fn is_tagged(model: &Model) -> bool {
 pub struct WriteOptions {
     /// Who reads the results of nodes, too.
     pub consumers: bool,
+    /// Nodes by module, and tags by node, too.
+    pub operations: bool,
+}
+
+impl WriteOptions {
+    /// What was written into a model earlier.
+    pub fn of(model: &Model) -> Self {
+        Self {
+            consumers: model.nodes().any(|(_, node)| entry(node.metadata(), CONSUMERS).is_some()),
+            operations: is_tagged(model) && entry(&model.header().metadata_props, BY_MODULE).is_some(),
+        }
+    }
 }
 
 /// Writes the hierarchy into the metadata of the model. Nothing else changes.
@@ -93,8 +112,20 @@ pub fn write(model: &mut Model, hierarchy: &Hierarchy, policy: &Policy, options:
         write_origin(model, id, origin, table);
         model.annotate(id, TAGS, Some(json(&distinct(origin, tags)).into()));
         let readers = options.consumers.then(|| hierarchy.node_consumers(model, id));
-        let consumers = readers.map(|readers| json(&table.paths(&readers)).into());
-        model.annotate(id, CONSUMERS, consumers);
+        let paths = readers.as_ref().map(|readers| json(&table.paths(readers)).into());
+        model.annotate(id, CONSUMERS, paths);
+        let readers = readers.map(|readers| json(&tags_of(tags, readers)).into());
+        model.annotate(id, CONSUMER_TAGS, readers);
+    }
+    let operations = options.operations.then(|| {
+        let operations = Operations::new(model, hierarchy, tags);
+        (json(&operations.by_module()), json(&operations.tags()))
+    });
+    // Entries of these names may be somebody else's where they were not asked for.
+    if operations.is_some() || is_tagged(model) {
+        let (modules, tags) = operations.unzip();
+        model.annotate_model(BY_MODULE, modules.map(Into::into));
+        model.annotate_model(BY_OPERATION, tags.map(Into::into));
     }
     let whole = json(&Whole { model, hierarchy, policy });
     model.annotate_model(HIERARCHY, Some(whole.into()));
@@ -144,7 +175,9 @@ pub enum Strip {
 
 /// Removes metadata; the answer is how many entries went.
 pub fn strip(model: &mut Model, what: Strip) -> usize {
-    let ours = |key: &str| key.starts_with(OURS);
+    // Names without a prefix of ours are ours only in a model that was tagged.
+    let listed = is_tagged(model);
+    let ours = |key: &str| key.starts_with(OURS) || listed && [BY_MODULE, BY_OPERATION].contains(&key);
     let exporters = |key: &str| key == NAMESPACE || EXPORTERS.iter().any(|prefix| key.starts_with(prefix));
     match what {
         // A namespace of ours tells nothing that the exporter's keys beside it would not.
@@ -321,6 +354,56 @@ pub fn names(model: &Model) -> HashMap<NodeId, String> {
         (id, own.map_or_else(place, ToString::to_string))
     };
     model.nodes().map(name).collect()
+}
+
+/// Nodes by module and modules by node, each node by a name that no other has.
+pub struct Operations<'m> {
+    hierarchy: &'m Hierarchy,
+    tags: &'m Tags,
+    /// In the order of the model.
+    nodes: Vec<(NodeId, String)>,
+    /// Places in that list, by module.
+    by_module: Vec<Vec<usize>>,
+}
+
+impl<'m> Operations<'m> {
+    /// Of a model.
+    pub fn new(model: &Model, hierarchy: &'m Hierarchy, tags: &'m Tags) -> Self {
+        let mut names = names(model);
+        let nodes: Vec<(NodeId, String)> =
+            model.nodes().map(|(id, _)| (id, names.remove(&id).unwrap_or_default())).collect();
+        let mut by_module = vec![Vec::new(); hierarchy.table().len()];
+        for (place, (id, _)) in nodes.iter().enumerate() {
+            for module in &hierarchy.origin(*id).modules {
+                by_module[module.index()].push(place);
+            }
+        }
+        Self { hierarchy, tags, nodes, by_module }
+    }
+
+    /// Names of nodes by the path of their module.
+    pub fn by_module(&self) -> impl Serialize + '_ {
+        let names = |places: &Vec<usize>| -> Vec<&str> {
+            places.iter().map(|&place| &*self.nodes[place].1).collect()
+        };
+        Entries(move || {
+            let modules = self.hierarchy.table().iter().zip(&self.by_module);
+            let some = modules.filter(|(_, nodes)| !nodes.is_empty());
+            some.map(move |((_, module), nodes)| (&*module.path, names(nodes)))
+        })
+    }
+
+    /// The tag of each node by its name.
+    pub fn tags(&self) -> impl Serialize + '_ {
+        let tag = |id: NodeId| self.tags.get(self.hierarchy.origin(id).primary());
+        Entries(move || self.nodes.iter().map(move |(id, name)| (name, tag(*id))))
+    }
+
+    /// The path of each node's module by its name.
+    pub fn paths(&self) -> impl Serialize + '_ {
+        let path = |id: NodeId| &*self.hierarchy.table().get(self.hierarchy.origin(id).primary()).path;
+        Entries(move || self.nodes.iter().map(move |(id, name)| (name, path(*id))))
+    }
 }
 
 /// Where each node stands: `graph/12`, or `graph/12/then_branch/0` in a body.

@@ -74,7 +74,7 @@ pub enum EditError {
 }
 
 /// A node that a rewrite will make.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct NewNode(usize);
 
 impl NewNode {
@@ -90,7 +90,7 @@ impl NewNode {
 }
 
 /// What a new node reads, or what a value becomes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operand {
     /// A value of the model.
     Value(ValueId),
@@ -287,6 +287,11 @@ impl Rewrite {
     /// The nodes that go away, those in bodies of others not listed.
     pub fn consumed(&self) -> &[NodeId] {
         &self.consumed
+    }
+
+    /// Nodes that stay and compute from then on what consumed ones computed.
+    pub fn substituting(&self) -> impl Iterator<Item = NodeId> {
+        self.substitutes.iter().map(|&(stays, _)| stays)
     }
 
     /// The new constants.

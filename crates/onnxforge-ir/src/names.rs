@@ -1,8 +1,11 @@
-//! Names for new values: readable, and never one that is taken anywhere in the model.
+//! Names for new values, and for nodes that have none: readable, and never one that is taken anywhere in the model.
 
 use std::collections::{HashMap, HashSet};
 
 use onnxforge_proto::Str;
+
+use crate::NodeId;
+use crate::model::Model;
 
 /// Every name that a value of the model has or had, or that is declared somewhere.
 #[derive(Clone, Debug, Default)]
@@ -53,5 +56,29 @@ impl Names {
         }
         self.taken.insert(name.clone());
         name
+    }
+}
+
+impl Model {
+    /// Names every node that has no name, after its operator: `Conv_0`, `Conv_1`. Answers how many there were.
+    pub fn name_nodes(&mut self) -> usize {
+        let named = |name: &Option<Str>| name.as_ref().is_some_and(|name| !name.is_empty());
+        let mut taken: HashSet<Str> = self.nodes().filter_map(|(_, node)| node.name().cloned()).collect();
+        let nameless: Vec<NodeId> =
+            self.nodes().filter(|(_, node)| !named(&node.name)).map(|(id, _)| id).collect();
+        let mut next: HashMap<Str, u64> = HashMap::new();
+        for &id in &nameless {
+            let operator = self.nodes[id].op.name.clone();
+            let number = next.entry(operator.clone()).or_default();
+            let name = loop {
+                let name: Str = format!("{operator}_{number}").into();
+                *number += 1;
+                if taken.insert(name.clone()) {
+                    break name;
+                }
+            };
+            self.nodes[id].name = Some(name);
+        }
+        nameless.len()
     }
 }

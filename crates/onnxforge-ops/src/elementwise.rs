@@ -39,7 +39,7 @@ pub static OPS: &[OpDef] = &[
     function("Asinh", same_as_input, |cx| unary::in_64_bits(cx, f64::asinh)),
     function("Acosh", same_as_input, |cx| unary::in_64_bits(cx, f64::acosh)),
     function("Atanh", same_as_input, |cx| unary::in_64_bits(cx, f64::atanh)),
-    function("Erf", same_as_input, unary::erf),
+    activation("Erf", same_as_input, unary::erf),
     activation("Tanh", same_as_input, unary::tanh),
     activation("Sigmoid", same_as_input, unary::sigmoid),
     activation("Relu", |cx| values::unary(cx, Range::Stays, relu), unary::apply::<unary::Relu>),

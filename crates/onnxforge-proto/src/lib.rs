@@ -3,6 +3,7 @@
 pub mod blob;
 pub mod cancel;
 pub mod clock;
+mod messages;
 pub mod mmap;
 pub mod parallel;
 pub mod progress;

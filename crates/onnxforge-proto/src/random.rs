@@ -1,5 +1,8 @@
 //! Random numbers that are the same on every machine.
 
+/// How far the state of a generator moves with each call.
+const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
 /// A generator (SplitMix64): small, fast, and good enough for weights, test data and random operators.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
@@ -10,9 +13,14 @@ impl Random {
         Self(seed)
     }
 
+    /// The generator as it is after so many calls of [`bits`](Self::bits).
+    pub fn after(&self, calls: u64) -> Self {
+        Self(self.0.wrapping_add(STEP.wrapping_mul(calls)))
+    }
+
     /// 64 random bits.
     pub fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        self.0 = self.0.wrapping_add(STEP);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -29,7 +37,7 @@ impl Random {
         ((u128::from(self.bits()) * u128::from(limit)) >> 64) as u64
     }
 
-    /// A normally distributed number, mean 0 and deviation 1.
+    /// A normally distributed number, mean 0 and deviation 1: two calls of [`bits`](Self::bits).
     pub fn normal(&mut self) -> f64 {
         let radius = (-2.0 * (1.0 - self.uniform()).ln()).sqrt();
         radius * (std::f64::consts::TAU * self.uniform()).cos()
@@ -39,6 +47,16 @@ impl Random {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_can_be_left_out() {
+        let mut random = Random::new(7);
+        let later = random.after(6);
+        for _ in 0..3 {
+            random.normal();
+        }
+        assert_eq!(random.bits(), later.clone().bits());
+    }
 
     #[test]
     fn numbers_have_their_distribution() {

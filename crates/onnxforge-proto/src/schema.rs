@@ -4,64 +4,9 @@
 //! number that was read, so that a value of a later version survives.
 
 use super::Str;
-use super::wire::{
-    Delimited, Encoder, Message, Packed, PackedFixed, Reader, Unknown, Wire, WireError, in_field,
-};
+use super::messages;
+use super::wire::{Packed, PackedFixed};
 use crate::blob::{Blob, Payload};
-
-macro_rules! messages {
-    ($(
-        $(#[$doc:meta])*
-        $message:ident { $( $number:literal $field:ident: $type:ty $(, not $other:ident)*; )* }
-    )*) => {$(
-        $(#[$doc])*
-        #[derive(Clone, Debug, Default, PartialEq)]
-        #[allow(missing_docs)]
-        pub struct $message {
-            $( pub $field: $type, )*
-            /// Fields that are not in this table.
-            pub unknown: Unknown,
-        }
-
-        impl Message for $message {
-            fn merge_field(&mut self, number: u32, wire: Wire, reader: &mut Reader<'_>) -> Result<bool, WireError> {
-                match number {
-                    $( $number => {
-                        let read = in_field(&mut self.$field, stringify!($field), wire, reader)?;
-                        $( if read { self.$other = None; } )*
-                        Ok(read)
-                    } )*
-                    _ => Ok(false),
-                }
-            }
-
-            fn unknown_mut(&mut self) -> &mut Unknown {
-                &mut self.unknown
-            }
-
-            fn encode(&self, out: &mut Encoder) {
-                out.unknown(&self.unknown);
-                messages!(@reversed self, out; $( ($number $field) )*);
-            }
-        }
-
-        impl Delimited for $message {
-            fn read(reader: &mut Reader<'_>) -> Result<Self, WireError> {
-                let mut message = Self::default();
-                reader.nested(&mut message)?;
-                Ok(message)
-            }
-            fn write(&self, out: &mut Encoder) {
-                self.encode(out);
-            }
-        }
-    )*};
-    (@reversed $self:ident, $out:ident;) => {};
-    (@reversed $self:ident, $out:ident; ($number:literal $field:ident) $($rest:tt)*) => {
-        messages!(@reversed $self, $out; $($rest)*);
-        super::wire::Field::encode(&$self.$field, $number, $out);
-    };
-}
 
 messages! {
     /// The file.

@@ -1,6 +1,7 @@
 //! Applies rules to a model until none fires, and checks each change before it is made.
 
 use std::collections::{BTreeSet, HashSet, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::author::Author;
@@ -10,6 +11,7 @@ use super::packed::stay_packed;
 use super::rule::Rule;
 use super::same::Same;
 use super::skip::{Reason, Skip};
+use super::within::Within;
 use super::witness::Witness;
 use onnxforge_ir::edit::{Operand, Rewrite};
 use onnxforge_ir::value::{Def, Use};
@@ -37,6 +39,8 @@ pub struct Budget {
     pub exact: bool,
     /// Rules that may change nothing, each with its pass.
     pub barred: Vec<(Str, Str)>,
+    /// Where changes may be made; everywhere without it.
+    pub within: Option<Arc<Within>>,
 }
 
 impl Default for Budget {
@@ -48,6 +52,7 @@ impl Default for Budget {
             edits: usize::MAX,
             exact: false,
             barred: Vec::new(),
+            within: None,
         }
     }
 }
@@ -215,6 +220,9 @@ impl<'m> Workbench<'m> {
         self.absorb(&mut change);
         let growth = self.sweep(&mut change);
         self.copy_outputs(&mut change);
+        if let Some(within) = &self.budget.within {
+            within.allows(self.model, &change.rewrite)?;
+        }
         let left = i64::try_from(self.budget.growth).unwrap_or(i64::MAX).saturating_sub(self.grown);
         if growth > 0 && growth > left {
             return Err(Reason::Growth(growth as u64).into());
@@ -281,8 +289,16 @@ impl<'m> Workbench<'m> {
         self.budget.barred.iter().any(|(of, barred)| of == pass && barred == rule)
     }
 
+    /// Whether a node may go that nothing reads any more.
+    fn may_go(&self, node: NodeId) -> bool {
+        self.budget.within.as_ref().is_none_or(|within| within.has(self.model, node))
+    }
+
     /// Drops functions that nothing else calls any more.
     pub fn drop_functions(&mut self, pass: &'static str, functions: &[ScopeId]) -> Result<(), Skip> {
+        if let Some(within) = &self.budget.within {
+            within.has_functions(self.model, functions)?;
+        }
         let mut rewrite = Rewrite::new(pass, "uncalled", Accuracy::BitExact, Vec::new());
         functions.iter().for_each(|&function| rewrite.drop_function(function));
         self.model.commit(rewrite).map_err(|error| Skip::from(Reason::Edit(error)))?;
@@ -373,7 +389,7 @@ impl<'m> Workbench<'m> {
     fn absorb(&self, change: &mut Change) {
         let mut gone: HashSet<NodeId> = change.rewrite.consumed().iter().copied().collect();
         for &node in &change.absorbed {
-            if !gone.contains(&node) && self.is_unread(node, &gone, change) {
+            if !gone.contains(&node) && self.may_go(node) && self.is_unread(node, &gone, change) {
                 gone.insert(node);
                 change.rewrite.consume(node);
             }
@@ -407,7 +423,9 @@ impl<'m> Workbench<'m> {
                         constants.insert(value);
                     }
                     Def::Node { node, .. }
-                        if !gone.contains(node) && self.is_unread(*node, &gone, change) =>
+                        if !gone.contains(node)
+                            && self.may_go(*node)
+                            && self.is_unread(*node, &gone, change) =>
                     {
                         gone.insert(*node);
                         change.rewrite.consume(*node);

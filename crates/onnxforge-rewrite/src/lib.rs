@@ -11,6 +11,7 @@
 //! - every new node is a valid call at the operator set that holds where it stands;
 //! - what nothing reads any more goes with the change that orphaned it, nodes and constants alike;
 //! - the constants do not grow beyond the budget;
+//! - where only a part of the model may change ([`Within`]), every other node stays as it is;
 //! - interfaces stay: inputs, outputs, their names and types (see [`onnxforge_ir::edit`]).
 
 mod author;
@@ -25,6 +26,7 @@ mod same;
 mod skip;
 mod trail;
 pub mod upgrade;
+mod within;
 mod witness;
 
 pub use author::Author;
@@ -34,4 +36,5 @@ pub use driver::{Budget, Skipped, Workbench};
 pub use rule::{At, Rule};
 pub use skip::{Reason, Skip};
 pub use trail::Trail;
+pub use within::Within;
 pub use witness::Witness;

@@ -71,6 +71,9 @@ pub enum Reason {
     /// A stored operand may be packed, and then be added up in another order.
     #[error("runtimes pack stored operands of a product, which may change bits of the result")]
     Packed,
+    /// Only a part of the model may change, and the change would be seen at a node outside of it.
+    #[error("a node outside of the chosen modules would change")]
+    Outside,
     /// It would take too long.
     #[error("computing it would take too long")]
     Time,

@@ -19,8 +19,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::estimate::median;
+use self::estimate::ratio;
 pub use self::estimate::{Estimate, FEWEST, confidence};
-use self::estimate::{median, ratio};
 use crate::runtime::timed::{Inputs, Timed};
 use crate::runtime::{Level, Missing, Runtime, RuntimeError};
 use onnxforge_ops::Value;

@@ -15,6 +15,7 @@ mod judge;
 pub mod local;
 pub mod memory;
 pub mod parts;
+pub mod profile;
 pub mod reduce;
 mod region;
 mod report;

@@ -9,12 +9,16 @@ use onnxforge_hierarchy::select::NoModule;
 use onnxforge_ir::io::{LoadError, SaveError};
 use onnxforge_ops::check::Problem;
 use onnxforge_ops::eval::RunError;
+use onnxforge_ops::eval::sample::SampleError;
 use onnxforge_rewrite::interface::InterfaceError;
 use onnxforge_rewrite::upgrade::UpgradeError;
 use onnxforge_verify::VerifyError;
+use onnxforge_verify::engine::EngineError;
 use onnxforge_verify::guard::GuardError;
 use onnxforge_verify::runtime::Missing;
+use onnxforge_verify::runtime::litert::LiteRtError;
 
+use crate::float16::Float16Error;
 use crate::opset::OpsetError;
 use crate::selection::SelectionError;
 
@@ -58,12 +62,29 @@ pub enum Error {
     /// No module fits.
     #[error(transparent)]
     NoModule(#[from] NoModule),
+    /// Only some modules may change, and the whole model is to be converted to other operators.
+    #[error(
+        "another operator set concerns the whole model; convert it first (`onnxforge upgrade`), or leave the choice of modules out"
+    )]
+    WholeModel,
     /// A module cannot be cut out.
     #[error(transparent)]
     Extract(#[from] ExtractError),
+    /// 16 bits are not enough.
+    #[error(transparent)]
+    Float16(#[from] Float16Error),
     /// Nothing says which format is wanted.
     #[error(transparent)]
     Format(#[from] UnknownFormat),
+    /// LiteRT is asked for and not there, or refuses a file.
+    #[error(transparent)]
+    LiteRt(#[from] LiteRtError),
+    /// There are no inputs that a file can run on.
+    #[error(transparent)]
+    Sample(#[from] SampleError),
+    /// A file does not run.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
     /// A file cannot be written.
     #[error(transparent)]
     Save(#[from] SaveError),

@@ -1,21 +1,27 @@
 //! Fewer nodes, the same results: everything that happens to a model between loading and saving.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use onnxforge_analysis::fingerprint::Unfit;
 use onnxforge_hierarchy::effect::ModuleEffect;
 use onnxforge_hierarchy::lineage::{Carried, Lineage};
+use onnxforge_hierarchy::module::ancestors;
 use onnxforge_hierarchy::recorded::Recorded;
 use onnxforge_hierarchy::report::{Optimization, PassEffect};
-use onnxforge_ir::Model;
+use onnxforge_hierarchy::select::select;
+use onnxforge_hierarchy::{Hierarchy, ModuleId, Tags};
 use onnxforge_ir::io::{self, SaveOptions, Saved};
+use onnxforge_ir::{Model, NodeId};
 use onnxforge_ops::Value;
 use onnxforge_ops::eval::check_given;
 use onnxforge_ops::eval::shapes::{Names, Wanted};
+use onnxforge_ops::infer::Inference;
 use onnxforge_proto::clock::Instant;
 use onnxforge_proto::progress::{Progress, Silent};
+use onnxforge_rewrite::Within;
 use onnxforge_rewrite::interface::{self, Wishes};
 use onnxforge_rewrite::passes::pipeline::{self, PassOutcome, Stop};
 use onnxforge_rewrite::passes::targets::ORT;
@@ -43,12 +49,18 @@ pub struct Options {
     pub passes: Selection,
     /// How much results may change.
     pub accuracy: AccuracyMode,
+    /// Paths, tags or patterns of the modules that passes may rewrite, everything if empty. All other nodes stay as they are.
+    pub within: Vec<String>,
     /// Stop after so many edits.
     pub stop_after: Option<usize>,
     /// How the result is verified.
     pub verification: Verification,
     /// What was recorded beside the model about its PyTorch modules; the model itself is asked in any case.
     pub modules: Option<Recorded>,
+    /// Declare the types and shapes that are known, of values in between and of outputs.
+    pub declare_shapes: bool,
+    /// Name nodes that have no name.
+    pub name_nodes: bool,
 }
 
 /// How much results may change.
@@ -256,6 +268,7 @@ pub fn optimize_with(
     let passes = selection.passes()?;
     let (before, operators_before) = (Size::of(&model), model.operator_counts());
     let lineage = Lineage::of(&model, options.modules.as_ref());
+    let within = chosen(&model, lineage.hierarchy(), options)?;
     interface::apply(&mut model, &options.interface)?;
     let start = Instant::now();
     let mut checks = options.verification.checks(&model)?;
@@ -276,6 +289,8 @@ pub fn optimize_with(
         passes: fit,
         stop_after: options.stop_after,
         exact,
+        barred: selection.barred(),
+        within: within.map(Arc::new),
         progress,
         ..Default::default()
     };
@@ -293,6 +308,14 @@ pub fn optimize_with(
         opset::demand(&model)?;
     }
     let modules = lineage.carry(&mut model)?;
+    if options.declare_shapes {
+        let known = Inference::of(&model);
+        known.declare(&mut model);
+        known.declare_outputs(&mut model);
+    }
+    if options.name_nodes {
+        model.name_nodes();
+    }
     let mut operators: BTreeMap<String, (usize, usize)> = BTreeMap::new();
     operators_before.into_iter().for_each(|(op, count)| operators.entry(op).or_default().0 = count);
     model.operator_counts().into_iter().for_each(|(op, count)| operators.entry(op).or_default().1 = count);
@@ -316,6 +339,30 @@ pub fn optimize_with(
         modules: modules.effects.clone(),
     };
     Ok(Optimized { model, report, passes: outcome.passes, times, modules })
+}
+
+/// The nodes that passes may rewrite: those that come from the chosen modules alone.
+fn chosen(model: &Model, hierarchy: &Hierarchy, options: &Options) -> Result<Option<Within>, Error> {
+    if options.within.is_empty() {
+        return Ok(None);
+    }
+    if options.opset != Opset::Keep {
+        return Err(Error::WholeModel);
+    }
+    let tags = Tags::new(hierarchy.table(), &hierarchy.policy());
+    let mut paths: Vec<String> = Vec::new();
+    for pattern in &options.within {
+        paths.extend(select(hierarchy, &tags, pattern)?);
+    }
+    let paths: HashSet<&str> = paths.iter().map(String::as_str).collect();
+    let table = hierarchy.table();
+    let is_chosen = |module: ModuleId| {
+        let path = &*table.get(module).path;
+        paths.contains(path) || ancestors(path).any(|around| paths.contains(around))
+    };
+    let chosen: Vec<bool> = table.iter().map(|(id, _)| is_chosen(id)).collect();
+    let comes_from = |id: &NodeId| hierarchy.origin(*id).modules.iter().all(|module| chosen[module.index()]);
+    Ok(Some(model.nodes().map(|(id, _)| id).filter(comes_from).collect()))
 }
 
 impl Optimized {

@@ -3,8 +3,9 @@
 use onnxforge_analysis::fingerprint::{Fingerprint, Unfit, fitting};
 use onnxforge_ir::Model;
 use onnxforge_ops::check::nearest;
+use onnxforge_proto::Str;
 use onnxforge_rewrite::passes::targets::{ORT, PORTABLE, TARGETS, Target};
-use onnxforge_rewrite::passes::{self, Pass};
+use onnxforge_rewrite::passes::{self, Pass, Work};
 
 /// Which passes run.
 #[derive(Clone, Debug)]
@@ -17,11 +18,19 @@ pub struct Selection {
     pub also: Vec<&'static Pass>,
     /// Not these.
     pub skip: Vec<&'static Pass>,
+    /// Nor these rules of passes.
+    pub skip_rules: Vec<(&'static Pass, &'static str)>,
 }
 
 impl Default for Selection {
     fn default() -> Self {
-        Self { target: &PORTABLE, only: Vec::new(), also: Vec::new(), skip: Vec::new() }
+        Self {
+            target: &PORTABLE,
+            only: Vec::new(),
+            also: Vec::new(),
+            skip: Vec::new(),
+            skip_rules: Vec::new(),
+        }
     }
 }
 
@@ -35,6 +44,16 @@ pub enum SelectionError {
         name: String,
         /// What may have been meant.
         near: Option<&'static str>,
+    },
+    /// The pass has no such rule.
+    #[error("{pass} has no rule {rule:?}; it has {rules}")]
+    NoRule {
+        /// The pass.
+        pass: &'static str,
+        /// What was asked for.
+        rule: String,
+        /// The rules that it has.
+        rules: String,
     },
     /// One pass undoes what another makes.
     #[error("{adds} is for models without what {omits} makes; ask for one of them")]
@@ -52,6 +71,20 @@ pub fn find_pass(name: &str) -> Result<&'static Pass, SelectionError> {
         name: name.to_owned(),
         near: nearest(name, passes::all().map(|pass| pass.name)).or_else(|| containing(name)),
     })
+}
+
+/// A pass, or with `PASS.RULE` one of its rules.
+pub fn find_rule(name: &str) -> Result<(&'static Pass, Option<&'static str>), SelectionError> {
+    let Some((pass, rule)) = name.trim().split_once('.') else { return Ok((find_pass(name)?, None)) };
+    let pass = find_pass(pass)?;
+    let rules = match pass.work {
+        Work::Rules(rules) => rules,
+        Work::Model { .. } => &[],
+    };
+    let found = rules.iter().map(|each| each.name()).find(|each| *each == rule);
+    let names = || rules.iter().map(|each| each.name()).collect::<Vec<_>>().join(", ");
+    let none = || SelectionError::NoRule { pass: pass.name, rule: rule.to_owned(), rules: names() };
+    Ok((pass, Some(found.ok_or_else(none)?)))
 }
 
 /// The first pass whose name has a word in it.
@@ -88,9 +121,15 @@ impl Selection {
         Ok(chosen)
     }
 
+    /// The rules that are skipped while their passes run.
+    pub(crate) fn barred(&self) -> Vec<(Str, Str)> {
+        self.skip_rules.iter().map(|(pass, rule)| (pass.name.into(), (*rule).into())).collect()
+    }
+
     /// The same, with this pass in any case.
     pub(crate) fn with(mut self, pass: &'static Pass) -> Self {
         self.skip.retain(|skipped| *skipped != pass);
+        self.skip_rules.retain(|(skipped, _)| *skipped != pass);
         let list = if self.only.is_empty() { &mut self.also } else { &mut self.only };
         if !list.contains(&pass) {
             list.push(pass);

@@ -14,26 +14,26 @@ OPTIMIZERS: dict[str, tuple[str, ...]] = {
     "eliminate_consecutive_idempotent_ops": ("eliminate_idempotent_ops", "simplify_clips", *RESHAPES),
     "eliminate_deadend": ("eliminate_dead_nodes",),
     "eliminate_duplicate_initializer": ("eliminate_duplicate_constants",),
-    "eliminate_identity": ("eliminate_identity_ops",),
+    "eliminate_identity": ("eliminate_identity_ops.identity",),
     "eliminate_if_with_const_cond": ("inline_constant_if",),
     "eliminate_loop_with_const_trip_count": ("unroll_loops",),
     "eliminate_nop_cast": ("fold_cast_chains",),
-    "eliminate_nop_concat": ("eliminate_identity_ops", "merge_concats"),
-    "eliminate_nop_dropout": ("eliminate_identity_ops",),
+    "eliminate_nop_concat": ("eliminate_identity_ops.one_input", "merge_concats"),
+    "eliminate_nop_dropout": ("eliminate_identity_ops.dropout",),
     "eliminate_nop_expand": ("eliminate_expand_identity",),
     "eliminate_nop_flatten": ("eliminate_noop_reshapes", "cleanup_attention"),
     "eliminate_nop_monotone_argmax": ("eliminate_softmax_before_argmax",),
-    "eliminate_nop_pad": ("eliminate_identity_ops",),
-    "eliminate_nop_reduce": ("eliminate_identity_ops",),
+    "eliminate_nop_pad": ("eliminate_identity_ops.pad",),
+    "eliminate_nop_reduce": ("eliminate_identity_ops.reduce",),
     "eliminate_nop_reshape": ("eliminate_noop_reshapes", "cleanup_attention"),
     "eliminate_nop_softmax": (),
-    "eliminate_nop_split": ("eliminate_identity_ops",),
+    "eliminate_nop_split": ("eliminate_identity_ops.one_input",),
     "eliminate_nop_transpose": ("eliminate_noop_transposes",),
     "eliminate_nop_with_unit": ("eliminate_identity_operands",),
     "eliminate_optional_get_element": ("eliminate_optionals",),
     "eliminate_optional_has_element": ("eliminate_optionals",),
     "eliminate_reshape_around_elementwise": ("eliminate_noop_reshapes",),
-    "eliminate_reshape_family_on_constant": ("fold_constants",),
+    "eliminate_reshape_family_on_constant": ("fold_constants.layout",),
     "eliminate_sequence_at_construct": ("eliminate_sequences",),
     "eliminate_sequence_length_construct": ("eliminate_sequences",),
     "eliminate_shape_gather": ("simplify_shape_chains",),
@@ -175,3 +175,6 @@ OPTIMIZATIONS: dict[str, tuple[str, ...]] = {
 
 # What onnxsim does without its optimizers.
 FOLDING_ALONE = ["fold_constants", "simplify_shape_chains", "eliminate_dead_nodes", "eliminate_unused_initializers"]
+
+# What computes constants, but for their layout.
+ARITHMETIC = "fold_constants.fold"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import tempfile
@@ -11,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import onnxforge
 
-from ._names import FOLDING_ALONE, OPTIMIZERS
+from ._edits import MOST_TURNS, agree, bind_weights, free_weights, keep_sizes, rewrite
+from ._names import ARITHMETIC, FOLDING_ALONE, OPTIMIZERS
 from ._shared import (
     is_good,
     is_path,
@@ -20,6 +22,7 @@ from ._shared import (
     prepare,
     read_structure,
     refuse_unsupported,
+    require_onnx,
     run_optimizer,
     shapes_by_name,
 )
@@ -31,20 +34,16 @@ if TYPE_CHECKING:
     from ._shared import Model, Shapes
 
 
+# The tolerances of onnxsim's comparison.
+_RTOL, _ATOL = 1e-4, 1e-5
+
+# The backends of onnxsim's fusion into Gemm.
+BACKENDS = ("ort_cpu", "unrestricted", "webgpu", "webnn")
+
 # Parameters that must keep their defaults, and what to use instead.
 _NOT_IN_SIMPLIFY = {
-    "custom_lib": "libraries of custom operators are not loaded; such operators are kept as they are",
-    "initializers_as_constants": "weights are constants here; leave out the passes that compute with them, with "
-    "onnxforge.optimize(model, skip=['fold_constants', 'fuse_conv_batchnorm', …])",
-    "custom_rewriter": "rewriters do not run between the passes; call yours before or after",
     "function_rewrite_rules": "rules of your own do not run between the passes; apply them before or after, "
     "for example with onnxscript.rewriter",
-    "check_rtol": "results are judged by the bounds of the edits and by a float64 run; to judge by a tolerance, use "
-    "onnxforge.verify(a, b, tolerance=…)",
-    "check_atol": "results are judged by the bounds of the edits and by a float64 run; to judge by a tolerance, use "
-    "onnxforge.verify(a, b, tolerance=…)",
-    "gemm_fusion_backend": "products are fused for every runtime alike; use skipped_optimizers="
-    "['fuse_matmul_add_bias_into_gemm'] or onnxforge.optimize(model, target=…)",
     "profile": "there is no such trace; onnxforge.optimize(model).report has the milliseconds of every pass, and its "
     "trace=… every edit",
     "ort_profile": "constants are not folded in sessions of ONNX Runtime",
@@ -83,8 +82,8 @@ def simplify(
     extra_optimizers: list[str] | None = None,
     custom_rewriter: Callable[..., Any] | None = None,
     function_rewrite_rules: Sequence[tuple[onnx.FunctionProto, onnx.FunctionProto]] | None = None,
-    check_rtol: float = 1e-4,
-    check_atol: float = 1e-5,
+    check_rtol: float = _RTOL,
+    check_atol: float = _ATOL,
     input_fill: str = "random",
     providers: Sequence[str | tuple[str, dict[str, object]]] | None = None,
     gemm_fusion_backend: Literal["ort_cpu", "unrestricted", "webgpu", "webnn"] = "ort_cpu",
@@ -101,35 +100,55 @@ def simplify(
 ) -> tuple[onnx.ModelProto, bool]:
     """Makes a model smaller: onnxsim's `simplify`.
 
+    Parameters without a meaning here are refused unless they have their defaults; the message says why.
+
     Args:
         model: A path, or a model, which is not changed.
         check_n: How many inputs the comparison with the original tries. 0 leaves it at two, and takes a model that no
             engine can run for good.
         perform_optimization: False folds constants, and nothing else.
         skip_fuse_bn: Keep BatchNormalization beside Conv.
-        overwrite_input_shapes: The shapes of inputs from now on, whatever was declared. None stands for the only input.
+        overwrite_input_shapes: The shapes of inputs from now on, whatever was declared. None stands for the only
+            input, and a size of 0 for what is declared.
         test_input_shapes: The shapes of inputs in the comparison.
         skipped_optimizers: Leave these out: names of onnxsim's optimizers, or of passes.
-        skip_constant_folding: Fold no constants.
-        skip_shape_inference: Changes nothing: shapes are inferred where passes ask for them, and never written.
+        skip_constant_folding: Compute no constants. Those that are only reshaped or transposed become what they are
+            read as.
+        skip_shape_inference: Write no inferred shapes into the model. Passes ask for them all the same.
         input_data: Inputs for the comparison by name.
         dynamic_input_shape: Changes nothing, nor does it in onnxsim: unknown sizes are kept.
+        custom_lib: Must be a file. Its operators are kept as they are; a model that has some cannot be compared.
         include_subgraph: Changes nothing: bodies of If, Loop and Scan are always simplified.
         unused_output: Cut these outputs off.
         tensor_size_threshold: Constants that are folded make the model grow by no more than this.
         mutable_initializer: Keep initializers that are also inputs as inputs with a default. Otherwise they become
             constants.
+        initializers_as_constants: False leaves weights alone: nothing is computed from initializers of floats.
         inline_functions: Replace calls of the model's functions by their nodes first.
         import_custom_schemas: Changes nothing: operators that are not of the standard need no schema.
         input_shapes: Deprecated, for overwrite_input_shapes and test_input_shapes at once.
         target_opset_version: Convert the model first; only upwards.
         extra_optimizers: Those of onnxsim's optimizers that run here by default.
+        custom_rewriter: A function that takes an `onnx.ModelProto` and returns a changed one, None where it changed it
+            in place, or False where it changed nothing. It takes turns with the passes. What it makes is compared with
+            what it was given, and left out with a `RuntimeWarning` where that computes something else.
+        function_rewrite_rules: Refused; use `custom_rewriter`, for example with onnxscript.rewriter.
+        check_rtol: With another value than the default, outputs are compared with `numpy.allclose`, too.
+        check_atol: As `check_rtol`.
         input_fill: What inputs of the comparison are filled with, if check_n is not 0: random, ones, zeros, arange.
-        providers: Changes nothing as long as it has CPUExecutionProvider, for constants are folded on the processor.
+        providers: Must be names that ONNX Runtime knows, if that is installed. Constants are folded by this library, on
+            the processor, whose results are the same everywhere.
+        gemm_fusion_backend: Changes nothing: Gemm computes the same in every runtime.
+        profile: Refused; `onnxforge.optimize(model).report` has the milliseconds of every pass.
+        ort_profile: Refused: constants are not folded in sessions of ONNX Runtime.
+        merge_ort_profile: Refused, for the same reason.
         output_path: Also save the model here; needs a path as model.
         external_data_threshold: From which size weights go into a file beside output_path.
-
-    The other parameters of onnxsim are refused unless they have their defaults; the message says why.
+        range_opt: Refused: ranges of values are not used.
+        certify: True is refused: edits and models are verified by running them, without a solver.
+        check_hazards: Refused.
+        check_gradients: Refused.
+        gradient_precision: Refused unless it is the default.
 
     Returns:
         The model, and whether it was found to compute the same as the original.
@@ -137,11 +156,22 @@ def simplify(
     Raises:
         onnxforge.UsageError: A parameter that is not supported, or that does not fit.
         onnxforge.Error: The file is no model, or the model is not valid or cannot be converted.
-        OSError: The file cannot be read.
+        FileNotFoundError: There is no such file.
+
+    Example:
+        >>> model, ok = onnxforge.simplify("tiny_bert.onnx", check_n=1)
+        >>> ok, len(model.graph.node) < 288
+        (True, True)
     """
     refuse_unsupported(simplify, locals(), _NOT_IN_SIMPLIFY)
+    require_onnx("simplify")
     _refuse_extra(extra_optimizers or ())
-    _refuse_providers(providers)
+    if gemm_fusion_backend not in BACKENDS:
+        raise onnxforge.UsageError(f"simplify(gemm_fusion_backend={gemm_fusion_backend!r}): {', '.join(BACKENDS)} is expected")
+    _check_providers(providers)
+    if custom_lib is not None and not os.path.exists(custom_lib):
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), custom_lib)
+    rewriters = [custom_rewriter] if custom_rewriter is not None else []
     if output_path is not None and not is_path(model):
         raise onnxforge.UsageError("simplify(output_path=…) needs a path as model")
     if input_shapes is not None:
@@ -149,8 +179,12 @@ def simplify(
         overwrite_input_shapes = test_input_shapes = input_shapes
 
     structure = read_structure(model)
-    fixed = shapes_by_name(structure, overwrite_input_shapes)
-    ready = prepare(model, structure, fixed, mutable_initializer)
+    shapes = shapes_by_name(structure, overwrite_input_shapes, least=0)
+    sized, fixed = keep_sizes(model, shapes)
+    ready = prepare(sized, structure, fixed, mutable_initializer)
+    freed: list[str] = []
+    if not initializers_as_constants:
+        ready, freed = free_weights(ready)
     made_up = make_up(structure, fixed, shapes_by_name(structure, test_input_shapes), input_fill, check_n)
     tried = {**made_up, **(input_data or {})}
     options: dict[str, Any] = {
@@ -160,6 +194,7 @@ def simplify(
         "samples": int(check_n) or 2,
         "inputs": tried or None,
         "allow_revert": True,
+        "declare_shapes": not skip_shape_inference,
     }
     skipped = passes_of(skipped_optimizers, OPTIMIZERS) + ["fuse_conv_batchnorm"] * skip_fuse_bn
     passes = _selected(perform_optimization, not skip_constant_folding, skipped)
@@ -171,13 +206,31 @@ def simplify(
     limit = _bytes("tensor_size_threshold", tensor_size_threshold)
     if limit < _bytes("tensor_size_threshold", "1.5GB") and _growth(ready, **options, **passes) > limit:
         passes = _selected(perform_optimization, False, skipped)
-    simplified, result = run_optimizer(ready, output_path, **options, **passes)
-    if simplified is None:
-        assert output_path is not None
+    in_memory = bool(rewriters or freed)
+    simplified, result = run_optimizer(ready, None if in_memory else output_path, **options, **passes)
+    good = is_good(result, bool(check_n)) and good
+    # What fixes the interface was done; the passes go on with what the rewriter made.
+    again = {**options, "opset": "keep", "set_shape": None, "outputs": None, **passes}
+    for _ in range(MOST_TURNS if rewriters and simplified is not None else 0):
+        simplified, changed, right = rewrite(simplified, rewriters, tried)
+        good = good and right
+        if not changed:
+            break
+        simplified, result = run_optimizer(simplified, None, **again)
+        good = is_good(result, bool(check_n)) and good
+    if simplified is not None and freed:
+        bind_weights(simplified, freed)
+    if check_n and (check_rtol, check_atol) != (_RTOL, _ATOL):
+        found = simplified if simplified is not None else os.fspath(output_path or "")
+        good = agree(ready, found, int(check_n), tried, fixed, check_rtol, check_atol) and good
+    if output_path is not None:
+        if in_memory:
+            onnxforge.save(simplified, output_path, external="auto")
         if os.path.getsize(output_path) > _bytes("external_data_threshold", external_data_threshold):
             onnxforge.save(output_path, output_path, external="split")
         simplified = read_structure(output_path)
-    return simplified, is_good(result, bool(check_n)) and good
+    assert simplified is not None
+    return simplified, good
 
 
 def _refuse_extra(optimizers: Iterable[str]) -> None:
@@ -189,13 +242,19 @@ def _refuse_extra(optimizers: Iterable[str]) -> None:
             )
 
 
-def _refuse_providers(providers: Sequence[str | tuple[str, dict[str, object]]] | None) -> None:
+def _check_providers(providers: Sequence[str | tuple[str, dict[str, object]]] | None) -> None:
+    """Constants are folded by this library, whatever would have folded them; a name that nobody knows is a mistake all the same."""
     names = [provider if isinstance(provider, str) else provider[0] for provider in providers or ()]
-    if names and "CPUExecutionProvider" not in names:
-        raise onnxforge.UsageError(
-            f"simplify(providers={names!r}) is not supported: constants are folded on the processor; "
-            "add CPUExecutionProvider"
-        )
+    if not names:
+        return
+    try:
+        from onnxruntime import get_all_providers
+    except ImportError:
+        return
+    known = get_all_providers()
+    for name in names:
+        if name not in known:
+            raise onnxforge.UsageError(f"simplify(providers={names!r}): ONNX Runtime has no {name}; it has {', '.join(known)}")
 
 
 def _remaining_outputs(structure: onnx.ModelProto, unused: Sequence[str] | None) -> list[str] | None:
@@ -209,7 +268,7 @@ def _remaining_outputs(structure: onnx.ModelProto, unused: Sequence[str] | None)
 def _selected(perform_optimization: bool, folding: bool, skipped: list[str]) -> dict[str, Any]:
     """What runs: all but what is left out, what onnxsim does without its optimizers, or nothing."""
     if perform_optimization:
-        return {"skip": skipped + ["fold_constants"] * (not folding) or None}
+        return {"skip": skipped + [ARITHMETIC] * (not folding) or None}
     return {"passes": FOLDING_ALONE if folding else []}
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, overload
 
 import onnxforge
 
-from ._names import OPTIMIZATIONS, PATTERNS
+from ._edits import start_at
+from ._names import ARITHMETIC, OPTIMIZATIONS, PATTERNS
 from ._shared import (
     is_good,
     make_up,
@@ -17,6 +18,7 @@ from ._shared import (
     prepare,
     read_structure,
     refuse_unsupported,
+    require_onnx,
     run_optimizer,
     shapes_by_name,
     true_inputs,
@@ -26,23 +28,46 @@ from ._shared import (
 if TYPE_CHECKING:
     import numpy
     import onnx
+    from typing_extensions import Unpack
 
     from ._shared import Model, Path
 
 
 _NOT_IN_SLIM = {
-    "inputs": "inputs are not moved into the graph; cut a part out with `onnxforge extract`, or with "
-    "onnx.utils.extract_model",
-    "dtype": "numbers keep their types; convert them before, for example with onnxruntime.transformers.float16",
-    "size_threshold": "constants are not limited one by one; all together grow by no more than 1 MiB and 5 %. To fold "
-    "none, use skip_optimizations=['constant_folding']",
-    "inspect": "use `onnxforge inspect MODEL…`",
     "dump_to_disk": "use `onnxforge infer MODEL --json FILE`",
 }
 
 
+class Options(TypedDict, total=False):
+    """The keywords of `slim`, for the signatures below."""
+
+    model_check: bool
+    input_shapes: Iterable[str] | Mapping[str, Sequence[int]] | None
+    inputs: Sequence[str] | None
+    outputs: Iterable[str] | None
+    no_shape_infer: bool
+    skip_optimizations: Iterable[str] | Literal[False] | None
+    dtype: Literal["fp16", "fp32"] | None
+    skip_fusion_patterns: Iterable[str] | Literal[False] | None
+    size_threshold: int | None
+    inspect: bool
+    dump_to_disk: bool
+    save_as_external_data: bool
+    model_check_inputs: Iterable[str] | None
+    verbose: bool
+    no_constant_folding: bool
+
+
+@overload
+def slim(model: Model, output_model: None = None, **options: Unpack[Options]) -> onnx.ModelProto: ...
+@overload
+def slim(model: Model, output_model: Path, **options: Unpack[Options]) -> None: ...
+@overload
+def slim(  # pyright: ignore[reportOverlappingOverload] - only where the package onnx has no types
+    model: list[Any] | tuple[Any, ...], output_model: None = None, **options: Unpack[Options]
+) -> None: ...
 def slim(
-    model: Model,
+    model: Model | list[Any] | tuple[Any, ...],
     output_model: Path | None = None,
     *,
     model_check: bool = False,
@@ -51,7 +76,7 @@ def slim(
     outputs: Iterable[str] | None = None,
     no_shape_infer: bool = False,
     skip_optimizations: Iterable[str] | Literal[False] | None = None,
-    dtype: str | None = None,
+    dtype: Literal["fp16", "fp32"] | None = None,
     skip_fusion_patterns: Iterable[str] | Literal[False] | None = None,
     size_threshold: int | None = None,
     inspect: bool = False,
@@ -64,60 +89,113 @@ def slim(
     """Makes a model smaller: onnxslim's `slim`.
 
     Args:
-        model: A path, or a model, which is not changed.
+        model: A path, or a model, which is not changed. What a list of models is made of is printed.
         output_model: Where to save the result; the path of the model replaces it.
         model_check: Insist on the comparison with the original, which takes place in any case: a model that no engine
             can run is an error.
         input_shapes: The shapes of inputs from now on: `"x:1,3,224,224"` each, or shapes by name.
+        inputs: Make these values of the graph the inputs, and cut off what computes them; a type as for `outputs`.
         outputs: Make these values the outputs. A type (`"y:fp32"`) must be the one that the value has.
-        no_shape_infer: Changes nothing: shapes are inferred where passes ask for them, and never written.
+        no_shape_infer: Write no inferred shapes into the model. Passes ask for them all the same.
         skip_optimizations: Leave these out: constant_folding, graph_fusion, dead_node_elimination,
             subexpression_elimination, weight_tying; or passes.
+        dtype: `fp16` converts inputs, outputs and whatever 16 bits are enough for to float16, verified; for keep lists and
+            inputs that stay as they are use `onnxforge.float16`. `fp32` is for models that are that already.
         skip_fusion_patterns: Leave these out: names of onnxslim's patterns, or of passes.
-        save_as_external_data: Save the weights into a file beside output_model.
+        size_threshold: If folding makes a constant of more bytes than this, no constants are computed.
+        inspect: Print what the model and the result are made of.
+        dump_to_disk: Refused; use `onnxforge infer MODEL --json FILE`.
+        save_as_external_data: Save the weights into a file beside output_model. Without that it changes nothing.
         model_check_inputs: What the comparison takes for inputs: `"x:1,3,224,224"` or `"x:data.npy"` each.
         verbose: Changes nothing: nothing is printed.
         no_constant_folding: Of older versions: fold no constants.
 
-    The parameters inputs, dtype, size_threshold, inspect and dump_to_disk are refused unless they have their defaults.
-
     Returns:
-        The model, or None if it was saved to output_model.
+        The model, or None if it was saved to output_model, or a list of models was shown.
 
     Raises:
         onnxforge.UsageError: A parameter that is not supported, or that does not fit.
         onnxforge.Error: The file is no model, or the model is not valid, or was to be checked and cannot be run.
-        OSError: The file cannot be read.
+        FileNotFoundError: There is no such file.
+
+    Example:
+        >>> model = onnxforge.slim("tiny_bert.onnx", input_shapes={"input_ids": [1, 8]})
+        >>> len(model.graph.node) < 288
+        True
     """
-    if isinstance(model, (list, tuple)):
-        raise onnxforge.UsageError("slim() of a list of models is not supported: use `onnxforge inspect MODEL…`")
     refuse_unsupported(slim, locals(), _NOT_IN_SLIM)
-    if save_as_external_data and output_model is None:
-        raise onnxforge.UsageError("slim(save_as_external_data=True) needs an output_model")
+    require_onnx("slim")
+    if isinstance(model, (list, tuple)):
+        print(onnxforge.inspect(*model))
+        return None
+    if dtype is not None and dtype not in ("fp16", "fp32"):
+        raise onnxforge.UsageError(f"slim(dtype={dtype!r}): fp16 or fp32 is expected")
 
     structure = read_structure(model)
+    given = model
+    if inputs:
+        model = structure = start_at(model, [inputs] if isinstance(inputs, str) else list(inputs))
+    if dtype == "fp32" and _has_halves(structure):
+        raise onnxforge.UsageError("slim(dtype='fp32'): a model of float16 is not widened; export it in float32")
     fixed = shapes_by_name(structure, _parsed_shapes(structure, "input_shapes", input_shapes))
     skipped = passes_of(skip_optimizations, OPTIMIZATIONS) + passes_of(skip_fusion_patterns, PATTERNS)
     tried = _check_inputs(structure, fixed, model_check_inputs) if model_check else {}
     ready = prepare(model, structure, fixed, mutable=False)
+    if size_threshold and _grows(ready, int(size_threshold), skipped):
+        skipped.append(ARITHMETIC)
     options: dict[str, Any] = {
         "set_shape": fixed or None,
         "outputs": _typed_outputs(structure, outputs),
-        "skip": skipped + ["fold_constants"] * no_constant_folding or None,
+        "skip": skipped + [ARITHMETIC] * no_constant_folding or None,
         "inputs": tried or None,
         "allow_revert": True,
+        "declare_shapes": not no_shape_infer,
     }
     external: Literal["auto", "split"] = "split" if save_as_external_data else "auto"
-    if output_model is None or not model_check:
-        slimmed, result = run_optimizer(ready, output_model, external, **options)
+    if dtype == "fp16" or output_model is None:
+        slimmed, result = run_optimizer(ready, None, **options)
         _insist(result, model_check)
-        return slimmed
+        assert slimmed is not None
+        if dtype == "fp16":
+            slimmed = onnxforge.float16(slimmed, interface=True, inputs=tried or None).model
+        if inspect:
+            print(onnxforge.inspect(given, slimmed))
+        if output_model is None:
+            return slimmed
+        onnxforge.save(slimmed, output_model, external=external)
+        return None
+    if not model_check:
+        _, result = run_optimizer(ready, output_model, external, **options)
+        _insist(result, model_check)
+        if inspect:
+            print(onnxforge.inspect(given, output_model))
+        return None
     with tempfile.TemporaryDirectory() as folder:
         unchecked = os.path.join(folder, os.path.basename(output_model))
         _, result = run_optimizer(ready, unchecked, external, **options)
         _insist(result, model_check)
         onnxforge.save(unchecked, os.fspath(output_model), external="keep")
+    if inspect:
+        print(onnxforge.inspect(given, output_model))
     return None
+
+
+def _has_halves(structure: onnx.ModelProto) -> bool:
+    """Whether something in the graph is declared as float16."""
+    import onnx
+
+    values = [*structure.graph.input, *structure.graph.output, *structure.graph.value_info]
+    kinds = [value.type.tensor_type.elem_type for value in values]
+    kinds += [tensor.data_type for tensor in structure.graph.initializer]
+    return onnx.TensorProto.FLOAT16 in kinds
+
+
+def _grows(model: Model, limit: int, skipped: list[str]) -> bool:
+    """Whether folding makes a constant of more bytes than this."""
+    trial, _ = run_optimizer(model, None, skip=skipped or None, verify="off")
+    assert trial is not None
+    before = {tensor.name for tensor in read_structure(model).graph.initializer}
+    return any(len(tensor.raw_data) > limit for tensor in trial.graph.initializer if tensor.name not in before)
 
 
 def _parsed(structure: onnx.ModelProto, parameter: str, texts: Iterable[str] | None) -> dict[str, str]:

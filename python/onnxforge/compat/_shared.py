@@ -35,6 +35,28 @@ def is_path(model: Model) -> bool:
     return isinstance(model, (str, os.PathLike))
 
 
+def require_onnx(call: str) -> None:
+    """Says what to install where the package `onnx` is missing, whose models the calls give back."""
+    try:
+        import onnx  # noqa: F401
+    except ImportError as error:
+        raise ImportError(
+            f"onnxforge.{call} gives models of the package onnx, which is not installed: pip install onnx; "
+            "onnxforge.optimize works without it"
+        ) from error
+
+
+def changed_copy(model: Model) -> onnx.ModelProto:
+    """A copy of a model, to be changed; of a file with its weights."""
+    import onnx
+
+    if isinstance(model, (str, os.PathLike)):
+        return onnx.load(os.fspath(model))
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    return copy
+
+
 def read_structure(model: Model) -> onnx.ModelProto:
     """The model; of a file, without the weights that lie beside it."""
     import onnx
@@ -69,8 +91,6 @@ def prepare(model: Model, structure: onnx.ModelProto, shapes: Mapping[str, list[
     version 4 of the format all of them were inputs, and the optimizer takes them for constants. Declared sizes that
     contradict `shapes` become open, and so do those of outputs, which follow from them.
     """
-    import onnx
-
     inputs = {value.name: value for value in structure.graph.input}
     constants = {tensor.name for tensor in structure.graph.initializer}
     defaults = inputs.keys() & constants if mutable == (structure.ir_version < 4) else set()
@@ -82,11 +102,7 @@ def prepare(model: Model, structure: onnx.ModelProto, shapes: Mapping[str, list[
     if not defaults and not contradicted:
         return model
 
-    if isinstance(model, (str, os.PathLike)):
-        changed = onnx.load(os.fspath(model))
-    else:
-        changed = onnx.ModelProto()
-        changed.CopyFrom(model)
+    changed = changed_copy(model)
     if defaults and mutable:
         changed.ir_version = 4
     elif defaults:
@@ -101,8 +117,8 @@ def prepare(model: Model, structure: onnx.ModelProto, shapes: Mapping[str, list[
     return changed
 
 
-def shapes_by_name(structure: onnx.ModelProto, shapes: Shapes | None) -> dict[str, list[int]]:
-    """Shapes by name; None stands for the only input."""
+def shapes_by_name(structure: onnx.ModelProto, shapes: Shapes | None, least: int = 1) -> dict[str, list[int]]:
+    """Shapes by name, with no size below `least`; None stands for the only input."""
     named: dict[str, list[int]] = {}
     for name, shape in (shapes or {}).items():
         if name is None:
@@ -110,8 +126,8 @@ def shapes_by_name(structure: onnx.ModelProto, shapes: Shapes | None) -> dict[st
                 raise onnxforge.UsageError("a shape without a name is for models of one input; this one has more")
             (name,) = true_inputs(structure)
         named[name] = [int(size) for size in shape]
-        if min(named[name], default=1) < 1:
-            raise onnxforge.UsageError(f"the shape {named[name]} of {name!r} has a size below 1")
+        if min(named[name], default=least) < least:
+            raise onnxforge.UsageError(f"the shape {named[name]} of {name!r} has a size below {least}")
     return named
 
 

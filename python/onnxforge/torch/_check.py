@@ -60,7 +60,7 @@ class Check:
         """Whether no output is wrong for these arguments."""
         return all(found.verdict != "error" for found in self.outputs)
 
-    def doubted(self, why: str) -> Check:
+    def _doubted(self, why: str) -> Check:
         """The same, of a file that may compute something else for other arguments."""
         return replace(self, good=False, undetermined=why)
 

@@ -54,35 +54,47 @@ def export(
     `onnxforge.strip` leaves it, the file has the bytes that PyTorch writes. The model is inspected, never hooked, and
     comes back as it was.
 
-    :param model: the model, or whatever else ``torch.onnx.export`` takes.
-    :param args: what it is called with. Arguments that are no tensors are fixed in the file.
-    :param f: where to write the file; ``None`` for ``Exported.model`` alone, or a ``BytesIO``.
-    :param kwargs: what it is called with by name.
-    :param strategy: ``dynamo`` (torch.export), ``torchscript``, or ``auto``: torch.export where this PyTorch has it,
-        and TorchScript when that fails, with a warning and the reason in ``Exported.fallback``. ``dynamo=True`` or
-        ``False`` says the same in PyTorch's words.
-    :param optimize: ``True`` optimizes the file with onnxforge, verified and with the modules kept; a dictionary does
-        so with options of :func:`onnxforge.optimize`, such as ``{"opset": "latest"}``. ``False`` means what it does
-        for PyTorch: nothing is optimized, not by PyTorch either. If not given, PyTorch does what it does by itself,
-        and onnxforge nothing.
-    :param torch_optimize: PyTorch's own ``optimize``, where it has that and it is to differ: ``optimize=True,
-        torch_optimize=False`` leaves all of it to onnxforge, so that modules which PyTorch would merge without a
-        trace remain known.
-    :param check: run the file on the very arguments and compare with what PyTorch computes. A difference that is no
-        rounding raises ``CheckError``, or is only a warning with ``check="warn"``. So does ``UndeterminedError``, a
-        ``CheckError``, where a TorchScript trace kept one path of Python for a value of these arguments: that the
-        file agrees on them says nothing about others. ``Exported.undetermined`` tells where, also without a check.
-    :param pin_forward: whether TorchScript sees a ``forward`` with exactly the inputs that are traced; ``auto``:
-        where it would call the model's own otherwise than you do.
-    :param sidecar: write ``<model>_hierarchy.json`` beside the file.
-    :param strip_traces: remove lines of source code, with paths of this machine, from the file.
-    :param torch_onnx_kwargs: everything else that ``torch.onnx.export`` takes; ``dynamic_shapes`` are translated for
-        TorchScript.
-    :raises onnxforge.UsageError: the arguments contradict each other.
-    :raises ExportError: neither exporter could; tells both reasons. With one strategy, PyTorch's own error comes
-        through.
-    :raises CheckError: the file computes something else than PyTorch.
-    :raises UndeterminedError: it computes the same for these arguments, and may not for others.
+    Args:
+        model: The model, or whatever else `torch.onnx.export` takes.
+        args: What it is called with. Arguments that are no tensors are fixed in the file.
+        f: Where to write the file; `None` for `Exported.model` alone, or a `BytesIO`.
+        kwargs: What it is called with by name.
+        strategy: `dynamo` (torch.export), `torchscript`, or `auto`: torch.export where this PyTorch has it, and
+            TorchScript when that fails, with a warning and the reason in `Exported.fallback`. `dynamo=True` or
+            `False` says the same in PyTorch's words.
+        optimize: `True` optimizes the file with onnxforge, verified and with the modules kept; a dictionary does
+            so with options of `onnxforge.optimize`, such as `{"opset": "latest"}`. `False` means what it does for
+            PyTorch: nothing is optimized, not by PyTorch either. If not given, PyTorch does what it does by
+            itself, and onnxforge nothing.
+        torch_optimize: PyTorch's own `optimize`, where it has that and it is to differ: `optimize=True,
+            torch_optimize=False` leaves all of it to onnxforge, so that modules which PyTorch would merge without
+            a trace remain known.
+        check: Run the file on the very arguments and compare with what PyTorch computes. A difference that is no
+            rounding raises `CheckError`, or is only a warning with `check="warn"`. So does `UndeterminedError`, a
+            `CheckError`, where a TorchScript trace kept one path of Python for a value of these arguments: that
+            the file agrees on them says nothing about others. `Exported.undetermined` tells where, also without a
+            check.
+        pin_forward: Whether TorchScript sees a `forward` with exactly the inputs that are traced; `auto`: where
+            it would call the model's own otherwise than you do.
+        sidecar: Write `<model>_hierarchy.json` beside the file.
+        strip_traces: Remove lines of source code, with paths of this machine, from the file.
+        torch_onnx_kwargs: Everything else that `torch.onnx.export` takes; `dynamic_shapes` are translated for
+            TorchScript.
+
+    Returns:
+        What came of it: file, exporter, report, and the comparison if it was asked for.
+
+    Raises:
+        onnxforge.UsageError: The arguments contradict each other.
+        ExportError: Neither exporter could; tells both reasons. With one strategy, PyTorch's own error comes
+            through.
+        CheckError: The file computes something else than PyTorch.
+        UndeterminedError: It computes the same for these arguments, and may not for others.
+
+    Example:
+        >>> model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU())
+        >>> onnxforge.torch.export(model, (torch.zeros(1, 4),), "model.onnx", strategy="torchscript", check=True).ok
+        True
     """
     need("torch")
     options = dict(torch_onnx_kwargs)
@@ -112,7 +124,7 @@ def export(
             evaluate = exported.strategy == TORCHSCRIPT and not _trains(options)
             as_given = exported.strategy == DYNAMO
             found = compared(model, Call.of(args, kwargs), path, evaluate=evaluate, as_given=as_given)
-            exported.check = found if exported.undetermined is None else found.doubted(exported.undetermined)
+            exported.check = found if exported.undetermined is None else found._doubted(exported.undetermined)
         _hand_over(f, path, exported)
     if exported.check is not None and not exported.check.good:
         message = f"{exported.path or 'the exported model'}: {exported.check}"

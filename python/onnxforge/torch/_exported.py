@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import copy
+import html
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +23,8 @@ class Exported:
         strategy: The exporter that wrote it, `dynamo` or `torchscript`.
         fallback: Why the first exporter could not, where another one was used.
         program: What `torch.onnx.export` returned.
-        report: What `onnxforge tag` tells: modules, nodes, and how much of them is known.
-        optimization: What `onnxforge optimize` tells, if that was asked for.
+        report: What `onnxforge tag` reports: modules, nodes, and how much of them is known.
+        optimization: What `onnxforge optimize` reports, if that was asked for.
         check: The comparison with PyTorch's own results, if that was asked for.
         undetermined: Why the file may compute something else than PyTorch for other arguments: where the value of a
             tensor decided what a TorchScript trace keeps. None where there is no such place.
@@ -44,6 +46,45 @@ class Exported:
         if self.check is None or (self.check.agrees and self.undetermined is not None):
             return None
         return self.check.agrees
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it but the model, as a dictionary that goes into JSON.
+
+        Returns:
+            Path, strategy, report, optimization and check.
+
+        Example:
+            >>> exported = onnxforge.torch.export(torch.nn.Linear(2, 2), (torch.zeros(1, 2),), "linear.onnx", strategy="torchscript")
+            >>> exported.to_dict()["strategy"]
+            'torchscript'
+        """
+        return {
+            "path": None if self.path is None else str(self.path),
+            "strategy": self.strategy,
+            "fallback": self.fallback,
+            "ok": self.ok,
+            "undetermined": self.undetermined,
+            "check": None if self.check is None else asdict(self.check),
+            "report": copy.deepcopy(self.report),
+            "optimization": copy.deepcopy(self.optimization),
+        }
+
+    def _repr_html_(self) -> str:
+        said = {True: "agrees with PyTorch", False: "DIFFERS from PyTorch", None: "not compared with PyTorch"}[self.ok]
+        known = self.report.get("coverage", {}).get("coverage")
+        rows = [
+            ("file", self.path),
+            ("exporter", self.strategy),
+            ("fallback", self.fallback),
+            ("modules", self.report.get("modules")),
+            ("nodes known", None if known is None else f"{known:.1%}"),
+            ("comparison", said if self.undetermined is None else f"{said}: {self.undetermined}"),
+        ]
+        rows += [(f"output {each.name}", f"{each.verdict}, {each.difference:.1e}") for each in (self.check.outputs if self.check else ())]
+        cells = "".join(
+            f"<tr><th>{html.escape(name)}</th><td>{html.escape(str(value))}</td></tr>" for name, value in rows if value is not None
+        )
+        return f"<table><tbody>{cells}</tbody></table>"
 
     @property
     def model(self) -> onnx.ModelProto:

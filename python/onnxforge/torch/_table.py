@@ -26,6 +26,16 @@ def module_table(model: torch.nn.Module) -> Table:
     `repr` where JSON has no such value), its own `direct_parameters` and `direct_buffers`, and the classes of its
     `children` by name. A module that is registered under several paths is listed under all of them; all but the first
     say which that is (`alias_of`).
+
+    Args:
+        model: The PyTorch model.
+
+    Returns:
+        One entry for each path.
+
+    Example:
+        >>> sorted(onnxforge.torch.module_table(torch.nn.Sequential(torch.nn.ReLU())))
+        ['', '0']
     """
     table: Table = {}
     first: dict[int, str] = {}
@@ -42,6 +52,17 @@ def module_table(model: torch.nn.Module) -> Table:
 def save_modules(model: torch.nn.Module, path: str | os.PathLike[str]) -> Path:
     """Writes the table of `model`'s modules, for a file that another tool exports: `onnxforge tag other.onnx
     --modules FILE`.
+
+    Args:
+        model: The PyTorch model.
+        path: Where to write the table.
+
+    Returns:
+        The path.
+
+    Example:
+        >>> onnxforge.torch.save_modules(torch.nn.ReLU(), "model.json").name
+        'model.json'
     """
     written = Path(path)
     written.write_text(json.dumps(recorded(module_table(model)), indent=1), encoding="utf-8")

@@ -4,7 +4,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use onnxforge::Selection;
 use onnxforge::passes::Pass;
 use onnxforge::passes::targets::{PORTABLE, TARGETS, Target};
-use onnxforge::selection::{SelectionError, find_pass};
+use onnxforge::selection::{SelectionError, find_pass, find_rule};
 
 use crate::failure::Failure;
 
@@ -14,7 +14,7 @@ pub struct SelectionArgs {
     /// Run only these passes, stage by stage in this order; `onnxforge passes` lists them.
     #[arg(long, value_name = "A,B", value_delimiter = ',')]
     passes: Vec<String>,
-    /// Skip these passes.
+    /// Skip these passes; PASS.RULE skips one rule of a pass.
     #[arg(long, value_name = "A,B", value_delimiter = ',')]
     skip: Vec<String>,
     /// Runtime or format to optimize for.
@@ -33,8 +33,16 @@ impl SelectionArgs {
     /// What is selected.
     pub fn resolve(&self) -> Result<Selection, Failure> {
         let named = |names: &[String]| names.iter().map(|name| find(name)).collect::<Result<_, _>>();
-        let (only, skip) = (named(&self.passes)?, named(&self.skip)?);
-        Ok(Selection { target: self.target.unwrap_or(&PORTABLE), only, skip, ..Selection::default() })
+        let only = named(&self.passes)?;
+        let (mut skip, mut skip_rules) = (Vec::new(), Vec::new());
+        for name in &self.skip {
+            match find_rule(name).map_err(listed)? {
+                (pass, None) => skip.push(pass),
+                (pass, Some(rule)) => skip_rules.push((pass, rule)),
+            }
+        }
+        let target = self.target.unwrap_or(&PORTABLE);
+        Ok(Selection { target, only, skip, skip_rules, ..Selection::default() })
     }
 
     /// What is selected, for a look at one pass: where no target is given, one that runs it.
@@ -55,10 +63,14 @@ impl SelectionArgs {
 
 /// The pass of this name, or what might have been meant.
 pub fn find(name: &str) -> Result<&'static Pass, Failure> {
-    find_pass(name).map_err(|error| match error {
+    find_pass(name).map_err(listed)
+}
+
+fn listed(error: SelectionError) -> Failure {
+    match error {
         SelectionError::Unknown { near: None, .. } => {
             Failure::new(format_args!("{error}; `onnxforge passes` lists them"))
         }
         _ => error.into(),
-    })
+    }
 }

@@ -49,7 +49,7 @@ pub fn version_or_keep(text: &str) -> Result<Opset, String> {
     }
 }
 
-fn size(text: &str) -> Result<usize, String> {
+pub fn size(text: &str) -> Result<usize, String> {
     text.trim().parse().map_err(|_| format!("{text:?} is not a size"))
 }
 

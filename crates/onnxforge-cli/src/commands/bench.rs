@@ -13,10 +13,12 @@ use comfy_table::Cell;
 use onnxforge::analysis::inspect::inspect;
 use onnxforge::bench::{self, Budget, Estimate, FEWEST, Group, Measured, Memory, Verdict as Said};
 use onnxforge::eval::{check_inputs, sample};
+use onnxforge::formats::Format;
 use onnxforge::ir::Model;
 use onnxforge::ops::Value;
 use onnxforge::progress::Unit;
 use onnxforge::runtime::find::VARIABLE;
+use onnxforge::runtime::litert::{LiteRt, MeasureOptions};
 use onnxforge::runtime::timed::Inputs;
 use onnxforge::runtime::{Level, Runtime};
 use serde::Serialize;
@@ -28,8 +30,9 @@ use crate::failure::{Failure, Verdict};
 use crate::output::{Output, bytes, grouped, number, table};
 use crate::process::{Ended, Limits, run as run_process};
 
-/// Measure latency, load time and memory in ONNX Runtime.
+/// Measure latency, load time and memory in ONNX Runtime or LiteRT.
 ///
+/// Files of TensorFlow Lite run in LiteRT (Python package ai-edge-litert), ONNX models in ONNX Runtime.
 /// Other models are compared with the first.
 ///
 /// All models run on the same inputs and take turns; each is compared with the first within a round. Sessions of one model differ, those
@@ -74,7 +77,9 @@ pub struct Args {
 #[derive(Debug, Serialize)]
 struct Report {
     schema: u32,
-    /// The version of ONNX Runtime.
+    /// What runs the models.
+    host: &'static str,
+    /// Its version.
     runtime: Option<String>,
     level: Level,
     threads: usize,
@@ -89,10 +94,10 @@ struct Report {
 }
 
 #[derive(Debug, Serialize)]
-struct InputReport {
-    name: String,
-    r#type: String,
-    shape: Vec<usize>,
+pub struct InputReport {
+    pub name: String,
+    pub r#type: String,
+    pub shape: Vec<usize>,
 }
 
 #[derive(Debug, Serialize)]
@@ -108,8 +113,42 @@ struct ModelReport {
     measured: Measured,
 }
 
+/// What runs the models.
+enum Host {
+    OnnxRuntime(&'static Runtime),
+    LiteRt(&'static LiteRt),
+}
+
+impl Host {
+    /// ONNX Runtime for ONNX models, LiteRT for files of TensorFlow Lite.
+    fn of(models: &[PathBuf]) -> Result<Self, Failure> {
+        let is_tflite = |path: &PathBuf| Format::found_in(path) == Some(Format::TfLite);
+        match models.iter().filter(|path| is_tflite(path)).count() {
+            0 => Ok(Self::OnnxRuntime(Runtime::get()?)),
+            count if count == models.len() => Ok(Self::LiteRt(LiteRt::get()?)),
+            _ => Err(Failure::new(
+                "ONNX models and files of TensorFlow Lite run in different runtimes: measure one kind at a time",
+            )),
+        }
+    }
+
+    fn name(&self) -> &'static str {
+        match self {
+            Self::OnnxRuntime(_) => "ONNX Runtime",
+            Self::LiteRt(_) => "LiteRT",
+        }
+    }
+
+    fn version(&self) -> Option<String> {
+        match self {
+            Self::OnnxRuntime(runtime) => runtime.version(),
+            Self::LiteRt(_) => None,
+        }
+    }
+}
+
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
-    let runtime = Runtime::get()?;
+    let host = Host::of(&args.models)?;
     if let Some(turn) = args.turn {
         return group(args, turn, output);
     }
@@ -118,7 +157,8 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     let folder = tempfile::tempdir()?;
     let process = Process {
         args,
-        runtime,
+        host: &host,
+        values: &inputs,
         program: &output.program,
         follow_links: output.files.links.follow,
         inputs: folder.path().join("inputs.npz"),
@@ -127,7 +167,7 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
         inputs.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
     write_npz(&process.inputs, &named, output)?;
     let bar = output.progress();
-    bar.begin("ONNX Runtime", (args.models.len() + args.sessions) as u64, Unit::Sessions);
+    bar.begin(host.name(), (args.models.len() + args.sessions) as u64, Unit::Sessions);
     // Each model alone first: that also brings the files into memory.
     let mut memory = Vec::new();
     for path in &args.models {
@@ -149,7 +189,8 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     let of_models = args.models.iter().zip(&models).zip(memory).zip(measured);
     let report = Report {
         schema: 1,
-        runtime: runtime.version(),
+        host: host.name(),
+        runtime: host.version(),
         level: args.level.into(),
         threads: args.threads,
         sessions: groups.len(),
@@ -208,7 +249,8 @@ fn group(args: &Args, turn: usize, output: &Output) -> Result<Verdict, Failure> 
 /// How sessions are measured in a process of their own.
 struct Process<'a> {
     args: &'a Args,
-    runtime: &'a Runtime,
+    host: &'a Host,
+    values: &'a HashMap<String, Value>,
     program: &'a [OsString],
     follow_links: bool,
     /// The file of the inputs.
@@ -217,11 +259,19 @@ struct Process<'a> {
 
 impl Process<'_> {
     fn measure(&self, models: &[PathBuf], turn: usize, budget: Budget) -> Result<Group, Failure> {
+        let runtime = match self.host {
+            Host::OnnxRuntime(runtime) => runtime,
+            Host::LiteRt(litert) => {
+                let (threads, warmups) = (self.args.threads, self.args.warmup);
+                let options = MeasureOptions { threads, warmups, turn, budget };
+                return litert.measure(models, self.values, &options).map_err(Failure::new);
+            }
+        };
         let (program, words) =
             self.program.split_first().ok_or_else(|| Failure::new("no program to measure with"))?;
         let mut command = Command::new(program);
         command.args(words);
-        command.env(VARIABLE, &self.runtime.file).arg("bench").arg("--inputs").arg(&self.inputs);
+        command.env(VARIABLE, &runtime.file).arg("bench").arg("--inputs").arg(&self.inputs);
         let budget = match budget {
             Budget::Rounds(rounds) => format!("--rounds={rounds}"),
             Budget::Time(time) => format!("--seconds={}", time.as_secs_f64()),
@@ -247,7 +297,8 @@ impl Process<'_> {
     }
 }
 
-fn shown_inputs(inputs: &HashMap<String, Value>) -> Vec<InputReport> {
+/// Inputs as reports list them.
+pub fn shown_inputs(inputs: &HashMap<String, Value>) -> Vec<InputReport> {
     let tensors = inputs.iter().filter_map(|(name, value)| {
         let array = value.array().ok()?;
         let r#type = array.dtype().name().to_owned();
@@ -302,7 +353,8 @@ impl Report {
         let rounds = self.rounds.iter().copied();
         writeln!(
             out,
-            "ONNX Runtime {}, {} {}, {} sessions of each model with {} to {} rounds; inputs: {}",
+            "{} {}, {} {}, {} sessions of each model with {} to {} rounds; inputs: {}",
+            self.host,
             self.runtime.as_deref().unwrap_or("of unknown version"),
             self.threads,
             if self.threads == 1 { "thread" } else { "threads" },

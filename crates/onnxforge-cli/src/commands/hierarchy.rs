@@ -57,14 +57,19 @@ pub struct View {
 impl Viewed {
     /// The model, its hierarchy, and its tags under the policy.
     pub fn load(&self, output: &Output) -> Result<View, Failure> {
-        let (model, hierarchy) = self.source.load(output)?;
-        let policy = self.policy.resolve(&hierarchy);
-        let tags = Tags::new(hierarchy.table(), &policy);
-        Ok(View { model, hierarchy, policy, tags })
+        self.policy.view(&self.source, output)
     }
 }
 
 impl PolicyArgs {
+    /// A model, its hierarchy, and its tags under the policy.
+    pub fn view(&self, source: &Source, output: &Output) -> Result<View, Failure> {
+        let (model, hierarchy) = source.load(output)?;
+        let policy = self.resolve(&hierarchy);
+        let tags = Tags::new(hierarchy.table(), &policy);
+        Ok(View { model, hierarchy, policy, tags })
+    }
+
     /// The policy; as the model was tagged, if nothing is said.
     pub fn resolve(&self, hierarchy: &Hierarchy) -> Policy {
         match (&self.keep, self.all, self.no_torch_nn) {

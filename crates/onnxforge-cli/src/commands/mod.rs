@@ -1,8 +1,10 @@
 //! One file per command.
 
+mod analyze;
 mod attribute;
 mod audit;
 mod bench;
+mod categories;
 mod census;
 mod check;
 mod compare;
@@ -14,6 +16,7 @@ mod explain;
 mod export;
 mod extract;
 mod fingerprint;
+mod float16;
 mod hierarchy;
 mod infer;
 mod inspect;
@@ -22,6 +25,7 @@ mod optimize;
 mod parse;
 mod passes;
 mod print;
+mod profile;
 mod redact;
 mod reduce;
 mod report;
@@ -74,11 +78,11 @@ macro_rules! commands {
 }
 
 commands! {
-    "Optimize": Optimize(optimize), Upgrade(upgrade), Passes(passes), Explain(explain);
+    "Optimize": Optimize(optimize), Upgrade(upgrade), Float16(float16), Passes(passes), Explain(explain);
     "Verify": Verify(verify), Compare(compare), Bench(bench), Reduce(reduce);
     "Convert": Convert(convert);
     "Understand": Inspect(inspect), Audit(audit), Infer(infer), Attribute(attribute), Fingerprint(fingerprint), Census(census);
-    "Modules": Tree(tree), Extract(extract), Report(report), Export(export), Tag(tag), Coverage(coverage), Validate(validate),
+    "Modules": Tree(tree), Profile(profile), Extract(extract), Report(report), Export(export), Tag(tag), Analyze(analyze), Coverage(coverage), Validate(validate),
         Restore(restore), Strip(strip);
     "Files": Check(check), Run(run), Save(save), Print(print), Parse(parse), Redact(redact), Materialize(materialize);
     "Tools": Doctor(doctor), Completions(completions), Study(study);

@@ -5,18 +5,19 @@ mod show;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use onnxforge::hierarchy::sidecar::path_for;
+use onnxforge::Hierarchy;
+use onnxforge::hierarchy::recorded::Recorded;
 use onnxforge::io::External;
 use onnxforge::ir::Model;
 use onnxforge::optimize::{Optimized, Options, Report, Times, optimize_with};
-use onnxforge::page::page;
+use onnxforge::page::{Besides, page};
 use onnxforge::trace::edits;
 use onnxforge::verify::guard::Proof;
 use serde::Serialize;
 
 use super::ExternalArg;
 use super::hierarchy::sidecar;
-use super::tag::write_sidecar;
+use super::tag::write_beside;
 use crate::arguments::{Checks, PlanArgs};
 use crate::failure::{Failure, Verdict};
 use crate::files::WrittenFile;
@@ -32,6 +33,15 @@ pub struct Args {
     output: Option<PathBuf>,
     #[command(flatten)]
     plan: PlanArgs,
+    /// Declare inferred types and shapes in value_info and of outputs.
+    #[arg(long)]
+    declare_shapes: bool,
+    /// Name nodes that have no name.
+    #[arg(long)]
+    name_nodes: bool,
+    /// Rewrite only inside of these modules (paths, tags or patterns such as 'encoder.*'), and leave all other nodes as they are.
+    #[arg(long, value_name = "MODULE,…", value_delimiter = ',')]
+    modules: Vec<String>,
     /// Stop after this many edits.
     #[arg(long, value_name = "N")]
     stop_after: Option<usize>,
@@ -76,16 +86,20 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     super::warn_of_newer_opsets(&args.model, &model);
     let options = Options {
         stop_after: args.stop_after,
+        within: args.modules.clone(),
         verification: args.checks.verification(&model, output)?,
         modules: sidecar(&args.model, &model, output),
+        declare_shapes: args.declare_shapes,
+        name_nodes: args.name_nodes,
         ..args.plan.options(passes)
     };
     let load = milliseconds(start);
+    // Weights are shared.
+    let original = args.report.is_some().then(|| model.clone());
     let optimized = optimize_with(model, &options, output.progress())
         .map_err(|error| Failure::from(error).about(&args.model))?;
     let start = Instant::now();
-    let has_sidecar = options.modules.is_some();
-    let files = write(args, &path, &optimized, has_sidecar, output)?;
+    let files = write(args, &path, &optimized, (original, options.modules.as_ref()), output)?;
     let reproducers = write_reproducers(&optimized.report.verification, &path, output)?;
     let milliseconds = AllTimes { load, work: optimized.times, save: milliseconds(start) };
     let proof = &optimized.report.verification;
@@ -101,7 +115,7 @@ fn write(
     args: &Args,
     path: &Path,
     optimized: &Optimized,
-    has_sidecar: bool,
+    (original, recorded): (Option<Model>, Option<&Recorded>),
     output: &Output,
 ) -> Result<Vec<WrittenFile>, Failure> {
     let Optimized { model, modules, .. } = optimized;
@@ -109,14 +123,18 @@ fn write(
         write_trace(model, trace, output)?;
     }
     let mut files = output.save(model, path, args.external)?;
-    if has_sidecar {
-        let sidecar = path_for(path);
-        files.extend(write_sidecar(&sidecar, path, model, &modules.hierarchy, &modules.policy, output)?);
+    if recorded.is_some() {
+        files.extend(write_beside(path, model, &modules.hierarchy, &modules.policy, output)?);
     }
     if let Some(report) = &args.report {
         let file = path.display().to_string();
-        let effect = Some(optimized.for_page());
-        let text = page(&file, model, &modules.hierarchy, &modules.policy, &[], effect);
+        let known = original.as_ref().map(|original| Hierarchy::of(original, recorded));
+        let besides = Besides {
+            optimization: Some(optimized.for_page()),
+            before: original.as_ref().zip(known.as_ref()),
+            times: None,
+        };
+        let text = page(&file, model, &modules.hierarchy, &modules.policy, &[], besides);
         files.extend(output.files.write(report, |out| out.write_all(text.as_bytes()))?);
     }
     Ok(files)

@@ -2,16 +2,15 @@
 
 use std::path::PathBuf;
 
-use onnxforge::hierarchy::coverage::{Coverage, coverage};
+use onnxforge::hierarchy::coverage::{Coverage, Thresholds, coverage};
 use onnxforge::hierarchy::restore::{matched, recorded};
-use onnxforge::hierarchy::sidecar::path_for;
 use onnxforge::hierarchy::store::{self, WriteOptions};
 use onnxforge::hierarchy::{Hierarchy, Tags};
 use serde::Serialize;
 
 use super::ExternalArg;
 use super::hierarchy::{PolicyArgs, Source};
-use super::tag::write_sidecar;
+use super::tag::write_beside;
 use crate::failure::{Failure, Verdict};
 use crate::files::{WrittenFile, show_files};
 use crate::output::Output;
@@ -65,8 +64,9 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     let policy = args.policy.resolve(&known);
     store::write(&mut model, &hierarchy, &policy, WriteOptions::default());
     let mut files = output.save(&model, &args.output, args.external)?;
-    files.extend(write_sidecar(&path_for(&args.output), &args.output, &model, &hierarchy, &policy, output)?);
-    let coverage = coverage(&model, &hierarchy, &Tags::new(hierarchy.table(), &policy));
+    files.extend(write_beside(&args.output, &model, &hierarchy, &policy, output)?);
+    let coverage =
+        coverage(&model, &hierarchy, &Tags::new(hierarchy.table(), &policy), &Thresholds::default());
     let report = Report { schema: 1, coverage, files };
     output.result(&report, |out| {
         let counts = report.coverage.counts;

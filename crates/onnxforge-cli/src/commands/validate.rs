@@ -1,10 +1,12 @@
 //! `onnxforge validate`: whether what a model says of its modules holds together.
 
 use onnxforge::hierarchy::Tags;
+use onnxforge::hierarchy::coverage::{Coverage, coverage};
 use onnxforge::hierarchy::sidecar::path_for;
 use onnxforge::hierarchy::validate::{contradictions, problems};
 use serde::Serialize;
 
+use super::categories::{CategoryArgs, breakdown, tabulate, warnings};
 use super::hierarchy::{Source, read_table};
 use crate::failure::{Failure, Verdict};
 use crate::output::Output;
@@ -17,6 +19,8 @@ use crate::output::Output;
 pub struct Args {
     #[command(flatten)]
     source: Source,
+    #[command(flatten)]
+    categories: CategoryArgs,
 }
 
 #[derive(Debug, Serialize)]
@@ -24,6 +28,9 @@ struct Report {
     schema: u32,
     valid: bool,
     problems: Vec<String>,
+    /// Categories of which less is known than expected; that alone is no problem.
+    warnings: Vec<String>,
+    coverage: Coverage,
 }
 
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
@@ -45,8 +52,18 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
             Err(failure) => found.push(failure.message),
         }
     }
-    let report = Report { schema: 1, valid: found.is_empty(), problems: found };
+    let mut known = coverage(&model, &hierarchy, &tags, &args.categories.thresholds()?);
+    args.categories.narrow(&mut known).map_err(|failure| failure.about(&args.source.model))?;
+    let warnings = warnings(&known);
+    let report = Report { schema: 1, valid: found.is_empty(), problems: found, warnings, coverage: known };
     output.result(&report, |out| {
+        match args.categories.detailed {
+            true => tabulate(&report.coverage, true, out)?,
+            false => breakdown(&report.coverage, out)?,
+        }
+        for warning in &report.warnings {
+            writeln!(out, "below what is expected: {warning}")?;
+        }
         for problem in report.problems.iter().take(20) {
             writeln!(out, "{problem}")?;
         }

@@ -138,6 +138,12 @@ fn tensor(out: &mut Builder, tensor: &Tensor, buffer: i32) -> Ref {
         let open: Vec<i32> = tensor.shape.iter().map(|size| size.unwrap_or(-1)).collect();
         fields.push((7, Field::Offset(out.ints(&open))));
     }
+    if let Some(quantization) = &tensor.quantization {
+        let scales = (2, Field::Offset(out.floats(&quantization.scales)));
+        let zeros = (3, Field::Offset(out.longs(&quantization.zeros)));
+        let quantization = out.table(&[scales, zeros, (6, Field::Int(quantization.axis))]);
+        fields.push((4, Field::Offset(quantization)));
+    }
     out.table(&fields)
 }
 

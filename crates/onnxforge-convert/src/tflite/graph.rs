@@ -1,8 +1,20 @@
 //! A graph as a file holds it, before it is bytes.
 
+use onnxforge_ir::NodeId;
 use onnxforge_proto::blob::Payload;
 
 use super::schema::Builtin;
+
+/// How integers stand for real numbers: scale · (integer − zero point), with one scale for all or one for each place of an axis.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Quantization {
+    /// The scales.
+    pub scales: Vec<f32>,
+    /// As many zero points.
+    pub zeros: Vec<i64>,
+    /// The axis, where there are several.
+    pub axis: i32,
+}
 
 /// A tensor.
 #[derive(Clone, Debug)]
@@ -15,6 +27,8 @@ pub struct Tensor {
     pub shape: Vec<Option<i32>>,
     /// Its elements, if it is a constant.
     pub data: Option<Payload>,
+    /// The real numbers that its integers stand for, if they do.
+    pub quantization: Option<Quantization>,
 }
 
 /// An option of an operator, at its number in the table of options.
@@ -43,6 +57,8 @@ pub struct Operator {
     pub inputs: Vec<i32>,
     /// The tensors that it gives.
     pub outputs: Vec<i32>,
+    /// The node that it is made of.
+    pub node: Option<NodeId>,
 }
 
 /// A tensor by the name that users call it.

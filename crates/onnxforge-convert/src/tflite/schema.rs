@@ -135,6 +135,7 @@ builtins! {
     GATHER_ND = 107, 83;
     COS = 108, 84;
     ELU = 111, 0;
+    QUANTIZE = 114, 89;
     ROUND = 116, 0;
     HARD_SWISH = 117, 91;
     SELECT_V2 = 123, 98;
@@ -150,62 +151,3 @@ builtins! {
 pub fn builtin(code: i32) -> Option<&'static Builtin> {
     BUILTINS.iter().find(|builtin| builtin.code == code)
 }
-
-/// Operators that the processor's fast library takes, where types and shapes allow it.
-pub const XNNPACK: &[Builtin] = &[
-    ABS,
-    ADD,
-    AVERAGE_POOL_2D,
-    BATCH_MATMUL,
-    CEIL,
-    CONCATENATION,
-    CONV_2D,
-    COS,
-    DEPTH_TO_SPACE,
-    DEPTHWISE_CONV_2D,
-    DEQUANTIZE,
-    DIV,
-    ELU,
-    EXP,
-    EXPAND_DIMS,
-    FLOOR,
-    FULLY_CONNECTED,
-    GELU,
-    HARD_SWISH,
-    LEAKY_RELU,
-    LOG,
-    LOGISTIC,
-    MAX_POOL_2D,
-    MAXIMUM,
-    MEAN,
-    MINIMUM,
-    MUL,
-    NEG,
-    PAD,
-    PRELU,
-    REDUCE_MAX,
-    REDUCE_MIN,
-    RELU,
-    RELU6,
-    RELU_N1_TO_1,
-    RESHAPE,
-    RESIZE_BILINEAR,
-    ROUND,
-    RSQRT,
-    SIGN,
-    SIN,
-    SLICE,
-    SOFTMAX,
-    SPACE_TO_DEPTH,
-    SPLIT,
-    SQRT,
-    SQUARE,
-    SQUARED_DIFFERENCE,
-    SQUEEZE,
-    STRIDED_SLICE,
-    SUB,
-    SUM,
-    TANH,
-    TRANSPOSE,
-    TRANSPOSE_CONV,
-];

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod coreml;
 mod hostile;
 mod random;
 mod tflite;

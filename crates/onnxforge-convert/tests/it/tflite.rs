@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use onnxforge_convert::{Format, Refusals, tflite};
+use onnxforge_convert::{ChannelsLast, Format, Layout, Refusals, Settings, Summary, Weights, tflite};
 use onnxforge_ir::io::load_bytes;
 use onnxforge_ir::{Model, text};
 use onnxforge_ops::eval::sample::{self, sample};
@@ -13,10 +13,14 @@ use onnxforge_proto::blob::{Blob, Payload};
 use onnxforge_proto::wire;
 use onnxforge_rewrite::passes::pipeline;
 
-const HEADER: &str = "<ir_version: 10, opset_import: [\"\" : 21]>\n";
-
 pub fn model(graph: &str) -> Model {
-    let message = text::parse(&format!("{HEADER}{graph}")).unwrap_or_else(|error| panic!("{error}\n{graph}"));
+    model_of(graph, 21)
+}
+
+/// The model of a graph that calls operators of this version.
+pub fn model_of(graph: &str, opset: u32) -> Model {
+    let header = format!("<ir_version: 10, opset_import: [\"\" : {opset}]>\n");
+    let message = text::parse(&format!("{header}{graph}")).unwrap_or_else(|error| panic!("{error}\n{graph}"));
     let mut bytes = Vec::new();
     wire::encode(&message).write_to(&mut bytes).unwrap();
     load_bytes(bytes, None, &Default::default()).unwrap_or_else(|error| panic!("{error}\n{graph}"))
@@ -36,7 +40,7 @@ fn legalized(model: &Model) -> Model {
 }
 
 pub fn converted(model: &Model) -> Result<Vec<u8>, Refusals> {
-    let artifact = Format::TfLite.lower(&legalized(model))?;
+    let artifact = Format::TfLite.lower(&legalized(model), &Settings::default())?;
     assert_eq!(artifact.parts.len(), 1);
     Ok(bytes(&artifact.parts[0].pieces))
 }
@@ -223,7 +227,7 @@ fn weights_behind_the_flatbuffer() {
     let model = model(
         "g (float[N,2] x) => (float[N,3] y) <float[2,3] w = {1, 2, 3, 4, 5, 6}, float[3] b = {1, 2, 3}> { p = MatMul(x, w)  y = Add(p, b) }",
     );
-    let graph = tflite::write::write(&legalized(&model)).unwrap();
+    let graph = tflite::write::write(&legalized(&model), Weights::Float32, Layout::Keep).unwrap().graph;
     let inside = tflite::encode::encode(&graph);
     let behind = tflite::encode::encode_within(&graph, 0);
     assert_ne!(bytes(&inside), bytes(&behind));
@@ -232,4 +236,105 @@ fn weights_behind_the_flatbuffer() {
     let [a, b] = [inside, behind].map(|pieces| run(&read(bytes(&pieces)), &inputs));
     assert_eq!(numbers(&a[0].1).to_f64s().unwrap(), [-6.0, -6.0, -6.0]);
     assert_eq!(numbers(&b[0].1).to_f64s().unwrap(), [-6.0, -6.0, -6.0]);
+}
+
+/// The file of a graph under these settings, and what is said of it.
+fn written(graph: &str, settings: &Settings<'_>) -> (Vec<u8>, Summary) {
+    let artifact = Format::TfLite.lower(&legalized(&model(graph)), settings);
+    let artifact = artifact.unwrap_or_else(|refusals| panic!("{graph}\n{refusals}"));
+    (bytes(&artifact.parts[0].pieces), artifact.summary)
+}
+
+#[test]
+fn weights_of_16_bits() {
+    let graph = "g (float[N,2] x) => (float[N,3] y) <float[2,3] w = {1, 2, 3, 0.5, 70000, 0.1}, float[3] b = {0.1, 2, 3}> { p = MatMul(x, w)  y = Add(p, b) }";
+    let halves = Settings { weights: Weights::Float16, ..Settings::default() };
+    let (file, summary) = written(graph, &halves);
+    // The matrix has a number that 16 bits do not hold.
+    assert_eq!(summary.operators.get("DEQUANTIZE"), Some(&1));
+    assert_eq!(summary.weights, 24 + 6);
+    let x: Value = Array::new([1, 2], vec![0.0f32, 0.0]).unwrap().into();
+    let y = run(&read(file), &HashMap::from([("x".to_owned(), x)]));
+    let tenth = f64::from(half::f16::from_f32(0.1));
+    assert_eq!(numbers(&y[0].1).to_f64s().unwrap(), [tenth, 2.0, 3.0]);
+}
+
+#[test]
+fn images_with_channels_last() {
+    let graph = "g (float[N,2,4,4] x, float[2] s) => (float[N,3,4,4] y, float[2] z) <float[3,2,1,1] w = {1, 2, 3, 4, 5, 6}> { y = Conv(x, w)  z = Neg(s) }";
+    let (_, kept) = written(graph, &Settings::default());
+    assert_eq!((kept.transposes, kept.channels_last), (2, ChannelsLast::default()));
+    let (file, turned) = written(graph, &Settings { layout: Layout::Nhwc, ..Settings::default() });
+    assert_eq!(turned.transposes, 0);
+    assert_eq!(
+        (turned.channels_last.inputs, turned.channels_last.outputs),
+        (vec!["x".to_owned()], vec!["y".to_owned()])
+    );
+    let back = read(file);
+    let shapes = |model: &Model| {
+        let ports =
+            model.scope(model.main()).inputs().iter().map(|port| model.declared_type(port.value).to_string());
+        ports.collect::<Vec<_>>()
+    };
+    assert!(shapes(&back)[0].ends_with("4,4,2]"), "{:?}", shapes(&back));
+}
+
+#[test]
+fn an_activation_is_applied_by_the_operator_before() {
+    let graph = "g (float[N,3] x) => (float[N,3] y, float[N,3] z) <float six = {6}, float zero = {0}> { a = Add(x, x)  y = Relu(a)  m = Mul(x, x)  z = Clip(m, zero, six) }";
+    let (_, summary) = written(graph, &Settings::default());
+    assert_eq!(summary.operators.keys().collect::<Vec<_>>(), ["ADD", "MUL"]);
+    comes_back(graph);
+    // What something else reads stays as it is.
+    let (_, summary) = written(
+        "g (float[N,3] x) => (float[N,3] y, float[N,3] a) { a = Add(x, x)  y = Relu(a) }",
+        &Settings::default(),
+    );
+    assert_eq!(summary.operators.keys().collect::<Vec<_>>(), ["ADD", "RELU"]);
+}
+
+/// Between integers of 8 bits: an operator on `x` and perhaps `w` and `b`, whose result is `r`.
+pub fn between(body: &str) -> String {
+    format!(
+        "g (float[N,2,4,4] x) => (float[N,3,S,T] y) <float sx = {{0.05}}, int8 zx = {{3}}, float sy = {{0.1}}, int8 zy = {{-7}}, int8[3,2,1,1] qw = {{1, -2, 3, 100, -50, 7}}, float[3] sw = {{0.01, 0.02, 0.005}}, int8[3] zw = {{0, 0, 0}}, int32[3] qb = {{100, -50, 7}}, float[3] sb = {{0.0005, 0.001, 0.00025}}> {{ q = QuantizeLinear(x, sx, zx)  d = DequantizeLinear(q, sx, zx)  w = DequantizeLinear<axis=0>(qw, sw, zw)  b = DequantizeLinear<axis=0>(qb, sb)  {body}  p = QuantizeLinear(r, sy, zy)  y = DequantizeLinear(p, sy, zy) }}"
+    )
+}
+
+#[test]
+fn integers_of_8_bits() {
+    let (file, summary) = written(&between("c = Conv(d, w, b)  r = Relu(c)"), &Settings::default());
+    let expected = [("CONV_2D", 1), ("DEQUANTIZE", 1), ("QUANTIZE", 1), ("TRANSPOSE", 2)];
+    let found: Vec<(&str, usize)> = summary.operators.iter().map(|(name, count)| (&**name, *count)).collect();
+    assert_eq!(found, expected);
+    assert_eq!(summary.floats, []);
+    assert_eq!(read(file).operator_counts().get("Conv"), None);
+    for body in [
+        "c = Conv(d, w, b)  r = Relu(c)",
+        "r = Conv(d, w)",
+        "p1 = MaxPool<kernel_shape=[2,2]>(d)  r = Conv(p1, w, b)",
+    ] {
+        comes_back_in_steps(&between(body), 0.1);
+    }
+}
+
+#[test]
+fn what_integers_cannot_say_stays_in_floats() {
+    let (_, summary) = written(&between("c = Conv(d, w, b)  r = Sigmoid(c)"), &Settings::default());
+    let reasons: Vec<&str> = summary.floats.iter().map(|refusal| &*refusal.reason).collect();
+    assert_eq!(reasons, ["its result is not quantized, or in several ways"]);
+    assert_eq!(summary.operators.get("DEQUANTIZE"), Some(&2));
+    comes_back_in_steps(&between("c = Conv(d, w, b)  r = Sigmoid(c)"), 0.1);
+}
+
+/// Converts a graph of integers; what comes back is at most a step of this size from what it was.
+fn comes_back_in_steps(graph: &str, step: f64) {
+    let model = model(graph);
+    let back = read(converted(&model).unwrap_or_else(|refusals| panic!("{graph}\n{refusals}")));
+    let dims = HashMap::from([("N".to_owned(), 2)]);
+    let options = sample::Options { dims, ..Default::default() };
+    let inputs = sample(&model, &options, &HashMap::new()).unwrap();
+    for ((_, a), (_, b)) in run(&model, &inputs).iter().zip(&run(&back, &inputs)) {
+        let (a, b) = (numbers(a).to_f64s().unwrap(), numbers(b).to_f64s().unwrap());
+        assert!(a.iter().zip(&b).all(|(a, b)| (a - b).abs() <= 1.01 * step), "{graph}\n{a:?}\n{b:?}");
+    }
 }

@@ -1,5 +1,5 @@
 // What the report knows: modules as a tree, nodes, and how numbers are written.
-// These files are one module: data.js, elements.js, tree.js, module.js, page.js, in this order.
+// These files are one module: dagre.min.js, data.js, elements.js, tree.js, module.js, graph.js, page.js, in this order.
 
 // ---------------------------------------------------------------- data
 
@@ -15,6 +15,7 @@ const METRICS = [
   { key: "parameters", title: "Params", name: "Parameters", format: short },
   { key: "bytes", title: "Size", name: "Size", format: bytes },
   { key: "flops", title: "FLOPs", name: "FLOPs", format: short },
+  { key: "time", title: "Time", name: "Time of a run", format: milliseconds, spell: milliseconds, heat: true },
 ].filter(({ key }) => modules.some((module) => module[key]));
 const hasBefore = modules.some((module) => module.before !== null);
 const withoutNodes = modules.map((_, index) => index).filter((index) => modules[index].without);
@@ -123,6 +124,12 @@ function short(value) {
 
 function bytes(value) {
   return scaled(value, ["B", "kB", "MB", "GB", "TB"]);
+}
+
+function milliseconds(value) {
+  if (value === null) return "–";
+  const digits = value >= 99.95 ? 0 : value >= 9.995 ? 1 : value >= 0.9995 ? 2 : 3;
+  return `${value.toFixed(digits)} ms`;
 }
 
 function percent(fraction) {

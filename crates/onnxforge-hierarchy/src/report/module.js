@@ -39,7 +39,7 @@ function drawOverview(index, body) {
   body.append(el("div", { class: "pair" }, el("div", {}, inputs, outputs, weights(module)), operators(index)));
 }
 
-function metricCard(module, { key, name, format }) {
+function metricCard(module, { key, name, format, spell = count }) {
   const value = all(module, key);
   const part = share(value, all(root, key));
   const own = module[key]?.own;
@@ -48,7 +48,7 @@ function metricCard(module, { key, name, format }) {
   if (own && own !== value) lines.push(`${format(own)} own`);
   const note = key === "flops" && model.flops_note;
   if (module === root && note) lines.push(note);
-  return el("div", { class: "card", title: [`${name}: ${count(value)}`, note].filter(Boolean).join("\n"), "data-metric": key },
+  return el("div", { class: "card", title: [`${name}: ${spell(value)}`, note].filter(Boolean).join("\n"), "data-metric": key },
     el("h3", {}, name), el("strong", {}, format(value)), bar(part), lines.map((line) => el("p", {}, line)));
 }
 

@@ -5,6 +5,7 @@
 const overview = document.getElementById("overview");
 const VIEWS = {
   modules: { title: "Modules", draw: () => drawDetails() },
+  ...(data.graph && data.nodes.op.length && { graph: { title: "Graph", draw: drawGraph } }),
   coverage: { title: "Coverage", number: () => data.categories.filter(({ ok }) => !ok).length, draw: drawCoverage },
   without: { title: "Without nodes", number: () => withoutNodes.length, draw: drawWithout },
   ...(data.optimization && { optimizer: { title: "Optimizer", draw: drawOptimizer } }),
@@ -34,8 +35,8 @@ function drawCoverage() {
       el("b", {}, category.category), nodesWith(category.nodes, `category:${category.category}`),
       ...kinds.map((kind) => nodesWith(category[kind], `category:${category.category} evidence:${kind}`)),
       el("span", { class: "meter" }, bar(category.coverage, category.ok ? "good" : "bad"),
-        category.threshold !== null && el("i", { class: "tick", style: { left: `${100 * category.threshold}%` } })),
-      percent(category.coverage), category.threshold === null ? "–" : percent(category.threshold),
+        category.threshold !== null && el("i", { class: "tick", style: { left: `${category.threshold}%` } })),
+      percent(category.coverage), category.threshold === null ? "–" : percent(category.threshold / 100),
       el("span", { class: `verdict ${category.ok ? "good" : "bad"}` }, category.ok ? "ok" : "below"),
     ])));
 }
@@ -140,7 +141,7 @@ function listen() {
   addEventListener("keydown", (event) => {
     if (event.key !== "/" || event.target.closest("input, select")) return;
     event.preventDefault();
-    searchBox.focus();
+    (document.getElementById("graph-search") ?? searchBox).focus();
   });
 }
 

@@ -124,12 +124,12 @@ function treeRow(index, row) {
   hasBefore && beforeCell(index));
 }
 
-function metricCell(module, { key, name, format }) {
+function metricCell(module, { key, name, format, spell = count, heat }) {
   const value = all(module, key);
   const part = share(value, all(root, key));
-  const title = value === null ? `${name}: not known` : `${name}: ${count(value)}, ${percent(part)} of the model`;
+  const title = value === null ? `${name}: not known` : `${name}: ${spell(value)}, ${percent(part)} of the model`;
   const sorted = state.sort === key ? "sorted" : "";
-  return el("span", { class: `number ${sorted}`, title }, el("span", {}, value === 0 ? "0" : format(value)), bar(part));
+  return el("span", { class: `number ${sorted}`, title }, el("span", {}, value === 0 ? "0" : format(value)), bar(part, heat && `heat${Math.ceil(4 * part)}`));
 }
 
 function beforeCell(index) {

@@ -17,6 +17,11 @@ impl Model {
         set(&mut self.header.metadata_props, key, value);
     }
 
+    /// Gives a node another name.
+    pub fn name_node(&mut self, node: NodeId, name: &str) {
+        self.nodes[node].name = Some(name.into());
+    }
+
     /// Gives the graph of the model another name.
     pub fn name_graph(&mut self, name: &str) {
         if let ScopeKind::Main(graph) = &mut self.scopes[self.main].kind {

@@ -14,6 +14,7 @@ pub mod stored;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use plan::Plan;
 
@@ -43,11 +44,13 @@ pub struct Options {
     pub seed: u64,
     /// Keep decoded constants, and what the graph computes from them alone, between runs, at the price of their memory.
     pub keep_constants: bool,
+    /// Bytes of what the graph computes from constants that are kept at most; the rest is computed anew in each run.
+    pub kept: u64,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { memory: 16 << 30, deadline: None, wide: false, seed: 0, keep_constants: true }
+        Self { memory: 16 << 30, deadline: None, wide: false, seed: 0, keep_constants: true, kept: u64::MAX }
     }
 }
 
@@ -104,7 +107,16 @@ pub struct Session<'m> {
     constants: Vec<OnceLock<Value>>,
     /// Nodes of the graph that compute the same in every run.
     fixed: HashSet<NodeId>,
+    /// Bytes of what they gave, as far as it is kept.
+    kept: AtomicU64,
     progress: &'m dyn Progress,
+    clock: Option<&'m dyn Clock>,
+}
+
+/// Hears when each node began and ended, those in bodies and functions before the nodes that hold or call them.
+pub trait Clock: Sync {
+    /// A node was run.
+    fn ran(&self, node: NodeId, start: Instant, end: Instant);
 }
 
 impl<'m> Session<'m> {
@@ -115,12 +127,27 @@ impl<'m> Session<'m> {
         let constants = (0..last).map(|_| OnceLock::new()).collect();
         let mut fixed = if options.keep_constants { constant_nodes(model) } else { HashSet::new() };
         fixed.retain(|&node| model.node(node).scope() == model.main());
-        Self { model, options, plans, functions: Functions::of(model), constants, fixed, progress: &Silent }
+        Self {
+            model,
+            options,
+            plans,
+            functions: Functions::of(model),
+            constants,
+            fixed,
+            kept: AtomicU64::new(0),
+            progress: &Silent,
+            clock: None,
+        }
     }
 
     /// The same, reporting every node of the model's graph that is done.
     pub fn watched(self, progress: &'m dyn Progress) -> Self {
         Self { progress, ..self }
+    }
+
+    /// The same, telling when each node began and ended.
+    pub fn timed(self, clock: &'m dyn Clock) -> Self {
+        Self { clock: Some(clock), ..self }
     }
 
     /// From now on, runs end at this time.
@@ -157,6 +184,9 @@ impl<'m> Session<'m> {
     fn keep(&self, node: NodeId, inputs: u64, outputs: &[Value]) {
         let bytes: u64 = outputs.iter().map(Value::byte_len).sum();
         if bytes > inputs || !self.fixed.contains(&node) {
+            return;
+        }
+        if self.kept.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes) > self.options.kept {
             return;
         }
         for (output, value) in self.model.node(node).outputs().iter().zip(outputs) {

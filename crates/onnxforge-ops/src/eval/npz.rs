@@ -17,6 +17,8 @@ use num_complex::Complex;
 
 pub use self::archive::{read, write};
 use crate::array::Array;
+use crate::eval_call::Memory;
+use crate::kernel::convert::{Rounding, convert};
 use onnxforge_ir::DType;
 use onnxforge_ir::dtype::Kind;
 
@@ -85,6 +87,18 @@ pub fn fit(array: &Array, wanted: DType) -> Option<Array> {
             let small = values.into_iter().map(i32::try_from).collect::<Result<Vec<_>, _>>().ok()?;
             Array::new(shape, small).ok()
         }
+        // Floats that numpy lacks come as wider ones.
+        (_, Kind::Float, Kind::Float) => converted(array, wanted),
+        // Integers of a few bits come as larger ones, which have to be the same.
+        (_, Kind::Signed | Kind::Unsigned, Kind::Signed | Kind::Unsigned) if wanted.bits() < 8 => {
+            let small = converted(array, wanted)?;
+            (small.to_i64s().ok()? == array.to_i64s().ok()?).then_some(small)
+        }
         _ => None,
     }
+}
+
+/// The array in another type of numbers, as Cast converts it.
+fn converted(array: &Array, wanted: DType) -> Option<Array> {
+    convert(array, wanted, Rounding::default(), &Memory::new(u64::MAX)).ok()
 }

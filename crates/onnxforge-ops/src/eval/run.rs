@@ -15,6 +15,7 @@ use crate::kernel::widen::{each_array, widest};
 use crate::{OpError, Value};
 use onnxforge_ir::id::Id;
 use onnxforge_ir::{DType, NodeId, ScopeId, ValueId};
+use onnxforge_proto::clock::Instant;
 use onnxforge_proto::progress::Unit;
 
 /// Where an error happened.
@@ -91,9 +92,13 @@ impl<'s, 'm> Run<'s, 'm> {
     fn nodes(&self, scope: ScopeId) -> Result<(), OpError> {
         let Some(plan) = self.session.plans.get(&scope) else { return invalid("a body that is not there") };
         for (id, last) in &plan.steps {
+            let clock = self.session.clock.map(|clock| (clock, Instant::now()));
             if let Err(error) = self.check_time().and_then(|()| self.node(*id, last)) {
                 self.fail_at(Place::Node(*id));
                 return Err(error);
+            }
+            if let Some((clock, start)) = clock {
+                clock.ran(*id, start, Instant::now());
             }
             if scope == self.session.model.main() {
                 self.session.progress.advance(1);

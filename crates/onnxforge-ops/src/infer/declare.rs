@@ -39,6 +39,43 @@ impl Inference {
         }
     }
 
+    /// Declares what is known of the graph's outputs: element types and shapes that are missing, dimensions that are open, or that have a name and are a
+    /// number. Names of dimensions stay.
+    pub fn declare_outputs(&self, model: &mut Model) {
+        let ports: Vec<_> = model
+            .scope(model.main())
+            .outputs()
+            .iter()
+            .map(|port| (port.value, port.info.r#type.clone()))
+            .collect();
+        for (index, (value, declared)) in ports.into_iter().enumerate() {
+            let declared = declared.unwrap_or_default();
+            let known = Type::from(&*declared);
+            if contradicts(&known, self.fact(value)) || !matches!(known, Type::Tensor(..) | Type::Unknown) {
+                continue;
+            }
+            let mut ty = (*declared).clone();
+            if let Some(fact) = self.tensor(value)
+                && self.refine(&mut ty, fact).is_some()
+            {
+                model.set_output_type(index, ty);
+            }
+        }
+    }
+
+    /// Declares the type of a value of which nothing is declared, with the dimensions that are numbers; the others are left open. Inside functions
+    /// there are no declarations.
+    pub fn declare_numbers(&self, model: &mut Model, id: ValueId) {
+        let is_open = model.declared_type(id) == Type::Unknown && is_inside_graph(model, id);
+        let Some(mut ty) = self.declaration(id).filter(|_| is_open) else { return };
+        let shape = ty.tensor_type.as_mut().and_then(|tensor| tensor.shape.as_mut());
+        for dim in shape.into_iter().flat_map(|shape| &mut shape.dim) {
+            dim.dim_param = None;
+        }
+        let name = Some(model.value(id).name().clone());
+        model.declare(id, ValueInfoProto { name, r#type: Some(Box::new(ty)), ..ValueInfoProto::default() });
+    }
+
     /// The type of a tensor as a declaration, if its element type is known. Dimensions that only inference has a name for are
     /// left open.
     pub fn declaration(&self, id: ValueId) -> Option<TypeProto> {

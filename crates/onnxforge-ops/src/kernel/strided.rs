@@ -150,6 +150,8 @@ fn transpose_planes<T: Elem>(
 }
 
 /// Fills `rows` runs of `out` that start `row` apart; the next run is read one element further on.
+///
+/// Square tiles pass through a buffer, because columns whose distance is a power of two share a few places of the cache.
 fn transpose_plane<T: Elem>(
     out: &mut [T],
     from: &[T],
@@ -157,13 +159,28 @@ fn transpose_plane<T: Elem>(
     columns: Axis,
     at: isize,
 ) {
+    let mut tile: [[T; TILE]; TILE] = Default::default();
     for top in (0..rows).step_by(TILE) {
+        let height = TILE.min(rows - top);
         for left in (0..columns.dim).step_by(TILE) {
             let width = TILE.min(columns.dim - left);
-            let corner = at + left as isize * columns.stride;
-            for i in top..rows.min(top + TILE) {
-                let run = &mut out[i * row + left..][..width];
-                fill_run(run, from, columns, corner + i as isize);
+            for column in 0..width {
+                let place = at + (left + column) as isize * columns.stride + top as isize;
+                let from = &from[place as usize..][..height];
+                // A length that is known when this is compiled makes whole tiles fast.
+                match from.first_chunk::<TILE>() {
+                    Some(from) => {
+                        tile.iter_mut().zip(from).for_each(|(row, from)| row[column].clone_from(from));
+                    }
+                    None => tile.iter_mut().zip(from).for_each(|(row, from)| row[column].clone_from(from)),
+                }
+            }
+            for (line, tile) in tile[..height].iter().enumerate() {
+                let run = &mut out[(top + line) * row + left..][..width];
+                match run.first_chunk_mut::<TILE>() {
+                    Some(run) => run.clone_from_slice(tile),
+                    None => run.clone_from_slice(&tile[..width]),
+                }
             }
         }
     }

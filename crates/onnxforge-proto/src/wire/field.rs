@@ -18,7 +18,7 @@ pub trait Field: Default {
 }
 
 /// Names the field in an error that came out of it.
-pub(crate) fn in_field<F: Field>(
+pub fn in_field<F: Field>(
     field: &mut F,
     name: &'static str,
     wire: Wire,

@@ -7,8 +7,7 @@ mod reader;
 
 pub use encoder::{Encoder, encode};
 pub use error::{Step, WireError, WireErrorKind};
-pub(super) use field::in_field;
-pub use field::{Delimited, Field, Packed, PackedFixed};
+pub use field::{Delimited, Field, Packed, PackedFixed, in_field};
 pub use reader::{Reader, decode};
 
 /// Messages nested deeper than this are refused; the same limit as in Google's implementations.

@@ -121,7 +121,8 @@ impl<'a> Reader<'a> {
         read(&mut part)
     }
 
-    pub(crate) fn nested<M: Message>(&mut self, into: &mut M) -> Result<()> {
+    /// Reads a message behind its length.
+    pub fn nested<M: Message>(&mut self, into: &mut M) -> Result<()> {
         if self.depth >= MAX_DEPTH {
             return self.error(WireErrorKind::Depth);
         }

@@ -1,11 +1,12 @@
 //! Runs passes until nothing changes any more.
 
 use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Pass, Stage, Work, defaults};
-use crate::{Budget, Skipped, Witness, Workbench};
-use onnxforge_ir::{Model, NodeId};
+use crate::{Budget, Skipped, Within, Witness, Workbench};
+use onnxforge_ir::{Model, NodeId, ValueId};
 use onnxforge_ops::infer::Inference;
 use onnxforge_proto::Str;
 use onnxforge_proto::clock::Instant;
@@ -25,6 +26,8 @@ pub struct Options<'a> {
     pub stop_after: Option<usize>,
     /// Rules that may change nothing, each with its pass.
     pub barred: Vec<(Str, Str)>,
+    /// Where changes may be made; everywhere without it.
+    pub within: Option<Arc<Within>>,
     /// Only changes that promise to keep every bit are made, whatever else their rules and passes do.
     pub exact: bool,
     /// Hears about progress.
@@ -38,6 +41,7 @@ impl Default for Options<'_> {
             budget: None,
             stop_after: None,
             barred: Vec::new(),
+            within: None,
             exact: false,
             progress: &Silent,
         }
@@ -124,6 +128,7 @@ fn run<'m>(
     }
     budget.barred.extend(options.barred.iter().cloned());
     budget.exact |= options.exact;
+    budget.within = options.within.clone().or(budget.within);
     let first_edit = model.journal().len();
     let nodes_before = model.node_count();
     let mut bench = Workbench::new(model, facts, budget).watched(witness);
@@ -171,6 +176,9 @@ fn run<'m>(
             bench.infer();
         }
     }
+    if bench.mark() != first_mark {
+        declare_widths(bench.model, &bench.facts);
+    }
     let mut sums: BTreeMap<&str, (i64, i64)> = BTreeMap::new();
     for entry in bench.model.journal().iter().skip(first_edit) {
         let sum = sums.entry(&entry.pass).or_default();
@@ -186,6 +194,26 @@ fn run<'m>(
         bench.model.node_count() as i64
     );
     Outcome { passes: outcomes, rounds, stop, inference: Duration::ZERO }
+}
+
+/// Declares the widths of what Attention reads where the target of a Reshape is computed: the standard's inference, which cannot follow every such target,
+/// takes values of unknown width to have none, and runtimes that use it refuse the model.
+fn declare_widths(model: &mut Model, facts: &Inference) {
+    let is_reshaped = |value: &ValueId| {
+        let mut node = model.value(*value).node().map(|id| model.node(id));
+        // Neither changes the width.
+        while let Some(found) = node.filter(|node| node.op().is("Cast") || node.op().is("RotaryEmbedding")) {
+            node = found.input(0).and_then(|input| model.value(input).node()).map(|id| model.node(id));
+        }
+        let target = node.filter(|node| node.op().is("Reshape")).and_then(|node| node.input(1));
+        target.is_some_and(|target| model.constant(target).is_none())
+    };
+    let attention = model.nodes().filter(|(_, node)| node.op().is("Attention"));
+    let read = attention.flat_map(|(_, node)| node.inputs().iter().take(3).copied().flatten());
+    let reshaped: Vec<ValueId> = read.filter(is_reshaped).collect();
+    for value in reshaped {
+        facts.declare_numbers(model, value);
+    }
 }
 
 /// By how much a model may grow: 1 MiB and 5 % of its constants.

@@ -39,8 +39,14 @@ pub static TFLITE_FILE: Target = Target {
     summary: "Files of TensorFlow Lite: no ONNX model any more, but one that is written as .tflite",
 };
 
+/// A package of Core ML: operators that its writer takes one by one.
+pub static COREML_FILE: Target = Target {
+    name: "coreml-file",
+    summary: "Packages of Core ML: no ONNX model any more, but one that is written as .mlpackage",
+};
+
 /// Those that a conversion to another format chooses; nobody asks for them by name, for what they make is for its writer alone.
-pub static FORMATS: [&Target; 1] = [&TFLITE_FILE];
+pub static FORMATS: [&Target; 2] = [&TFLITE_FILE, &COREML_FILE];
 
 /// The targets, the default first.
 pub static TARGETS: [&Target; 4] = [&PORTABLE, &ORT, &TFLITE, &COREML];

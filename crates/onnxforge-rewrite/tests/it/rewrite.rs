@@ -3,9 +3,11 @@
 use onnxforge_ir::edit::Operand;
 use onnxforge_ir::io::load_bytes;
 use onnxforge_ir::text;
-use onnxforge_ir::{Accuracy, DType, Model, NodeId, Tensor, Trust};
+use onnxforge_ir::types::DeclaredDim;
+use onnxforge_ir::{Accuracy, DType, Model, NodeId, Tensor, Trust, Type};
 use onnxforge_ops::infer::Inference;
 use onnxforge_proto::wire;
+use onnxforge_rewrite::passes::pipeline;
 use onnxforge_rewrite::{At, Author, Budget, Change, Cx, Reason, Rule, Skip, Workbench};
 
 fn graph(opset: u32, text: &str) -> Model {
@@ -198,4 +200,26 @@ fn an_element_type_that_the_operator_does_not_have_is_refused() {
     let text = "g (int32[N] x) => (int32[N] y) { a = Relu(x)  y = Neg(a) }";
     let (fired, reasons) = apply(&mut graph(21, text), &RULE, Budget::default());
     assert_eq!((fired, reasons), (0, vec![Reason::Opset { op: "Exp".into(), opset: 21 }]));
+}
+
+#[test]
+fn attention_is_told_the_widths_that_runtimes_cannot_derive() {
+    let text = |target: &str| {
+        let nodes = format!("b = Reshape(v, {target})  a = Cast<to = 1>(b)  i = Identity(a)");
+        let attention = "Attention<q_num_heads = 4, kv_num_heads = 4>(q, i, i)";
+        let sizes = "n = Shape<end = 2>(q)  t = Concat<axis = 0>(n, w)";
+        let inputs = "g (float[N,M,64] q, float16[R,64] v) => (float[N,M,64] y) <int64[1] w = {64}, int64[3] c = {2, -1, 64}>";
+        format!("{inputs} {{ {sizes}  {nodes}  y = {attention} }}")
+    };
+    for (target, told) in [("t", true), ("c", false)] {
+        let mut model = graph(23, &text(target));
+        pipeline::optimize(&mut model, &pipeline::Options::default());
+        let (_, attention) = model.nodes().find(|(_, node)| node.op().is("Attention")).unwrap();
+        let declared = model.declared_type(attention.input(2).unwrap());
+        let width = match declared {
+            Type::Tensor(_, Some(shape)) => shape.last().cloned(),
+            _ => None,
+        };
+        assert_eq!(width, told.then_some(DeclaredDim::Size(64)), "{target}");
+    }
 }

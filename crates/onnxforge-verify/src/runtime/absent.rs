@@ -51,6 +51,18 @@ impl Runtime {
     pub fn rewritten(&self, _model: &Path, _level: Level) -> Result<BTreeMap<String, usize>, RuntimeError> {
         match self.never {}
     }
+
+    /// The graph that ONNX Runtime makes of a model when it loads it, and runs.
+    pub fn saved(&self, _model: &Path, _level: Level) -> Result<Saved, RuntimeError> {
+        match self.never {}
+    }
+}
+
+/// A model as ONNX Runtime saved it.
+#[derive(Debug)]
+pub struct Saved {
+    /// The model.
+    pub model: Model,
 }
 
 /// A model that ONNX Runtime has loaded.
@@ -109,6 +121,80 @@ pub mod timed {
     impl Timed {
         /// The time of one run.
         pub fn run(&mut self, _inputs: &Inputs) -> Result<Duration, RuntimeError> {
+            match self.never {}
+        }
+    }
+}
+
+/// Sessions of ONNX Runtime that write down how long each node takes.
+pub mod profiled {
+    use std::time::Duration;
+
+    use super::timed::Inputs;
+    use super::{Infallible, Level, Model, Path, PathBuf, Runtime, RuntimeError};
+
+    /// A model in a file of its own.
+    #[derive(Debug)]
+    pub struct OnDisk {
+        /// The file.
+        pub path: PathBuf,
+    }
+
+    impl OnDisk {
+        /// Says that there is nothing that would read it.
+        pub fn of(_model: &Model) -> Result<Self, RuntimeError> {
+            Err(RuntimeError::Unwritable(super::super::Missing::NotBuilt.to_string()))
+        }
+    }
+
+    /// A session that writes down how long each node takes.
+    #[derive(Debug)]
+    pub struct Profiled {
+        never: Infallible,
+    }
+
+    /// A span of time in a profile, in microseconds.
+    #[derive(Clone, Debug)]
+    pub struct Span {
+        /// The node; nothing for the run as a whole.
+        pub node: Option<Named>,
+        /// When it began.
+        pub start: f64,
+        /// How long it took.
+        pub time: f64,
+        /// The thread.
+        pub thread: i64,
+    }
+
+    /// A node of the graph that ONNX Runtime runs.
+    #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+    pub struct Named {
+        /// Its name.
+        pub name: String,
+        /// Its operator, without the domain.
+        pub op: String,
+    }
+
+    impl Runtime {
+        /// A session that writes down how long each node takes.
+        pub fn profiled(
+            &self,
+            _path: &Path,
+            _level: Level,
+            _threads: usize,
+        ) -> Result<Profiled, RuntimeError> {
+            match self.never {}
+        }
+    }
+
+    impl Profiled {
+        /// The time of one run.
+        pub fn run(&mut self, _inputs: &Inputs) -> Result<Duration, RuntimeError> {
+            match self.never {}
+        }
+
+        /// What was written down.
+        pub fn finish(self) -> Result<Vec<Span>, RuntimeError> {
             match self.never {}
         }
     }

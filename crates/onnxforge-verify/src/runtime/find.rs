@@ -66,7 +66,7 @@ pub fn candidates() -> impl Iterator<Item = Candidate> {
 }
 
 /// The Python interpreters of the active environment, then those of the search path.
-fn interpreters() -> Vec<OsString> {
+pub(super) fn interpreters() -> Vec<OsString> {
     let of_environment = ["VIRTUAL_ENV", "CONDA_PREFIX"].into_iter().filter_map(std::env::var_os);
     let inside = |folder: OsString| {
         let folder = PathBuf::from(folder);
@@ -85,6 +85,17 @@ fn in_package(python: &OsString) -> Option<PathBuf> {
     let folder = String::from_utf8(output.stdout).ok()?;
     let folder = folder.trim_end_matches(['\r', '\n']);
     if folder.is_empty() { None } else { library_in(&Path::new(folder).join("capi")) }
+}
+
+/// Whether an interpreter has a package. It is located, not imported.
+pub(super) fn has_package(python: &OsString, package: &str) -> bool {
+    let locate = format!(
+        "import sys\nsys.path = [place for place in sys.path if place]\nimport importlib.util as u\n\
+         sys.exit(u.find_spec('{package}') is None)"
+    );
+    let mut command = Command::new(python);
+    command.args(["-c", &locate]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
 }
 
 /// The library in a folder, whatever version its name carries.

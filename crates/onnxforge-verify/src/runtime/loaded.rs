@@ -1,6 +1,7 @@
 //! ONNX Runtime through the crate `ort`.
 
 mod handed;
+pub mod profiled;
 pub mod timed;
 mod values;
 
@@ -143,6 +144,11 @@ impl Runtime {
 
     /// How often each operator is called in what ONNX Runtime makes of a model when it loads it.
     pub fn rewritten(&self, model: &Path, level: Level) -> Result<BTreeMap<String, usize>, RuntimeError> {
+        Ok(self.saved(model, level)?.model.operator_counts())
+    }
+
+    /// The graph that ONNX Runtime makes of a model when it loads it, and runs.
+    pub fn saved(&self, model: &Path, level: Level) -> Result<Saved, RuntimeError> {
         let folder = tempfile::tempdir()?;
         let written = folder.path().join("model.onnx");
         let mut builder = self.session(level)?.with_optimized_model_path(&written).map_err(refused)?;
@@ -154,8 +160,16 @@ impl Runtime {
         drop(builder.commit_from_file(model).map_err(refused)?);
         let model = load(&written, &LoadOptions::default())
             .map_err(|error| RuntimeError::Unreadable(error.to_string()))?;
-        Ok(model.operator_counts())
+        Ok(Saved { model, _folder: folder })
     }
+}
+
+/// A model as ONNX Runtime saved it, and the folder in which its weights lie as long as this is kept.
+#[derive(Debug)]
+pub struct Saved {
+    /// The model.
+    pub model: Model,
+    _folder: tempfile::TempDir,
 }
 
 /// Bytes of constants from which on sessions of models in memory take no memory to be faster.

@@ -3,6 +3,8 @@
 //! It needs the feature `ort`; without it [`Runtime::get`] reports [`Missing::NotBuilt`].
 
 pub mod find;
+#[cfg_attr(not(feature = "litert"), path = "litert_absent.rs")]
+pub mod litert;
 #[cfg_attr(not(feature = "ort"), path = "absent.rs")]
 mod loaded;
 
@@ -11,7 +13,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use self::find::VARIABLE;
-pub use self::loaded::{Opened, Runtime, timed};
+pub use self::loaded::{Opened, Runtime, profiled, timed};
 use onnxforge_ir::DType;
 
 /// Why there is no ONNX Runtime.
@@ -45,6 +47,9 @@ pub enum RuntimeError {
     /// What it wrote cannot be read.
     #[error("what ONNX Runtime wrote cannot be read: {0}")]
     Unreadable(String),
+    /// What it is to read cannot be written.
+    #[error("cannot be written for ONNX Runtime: {0}")]
+    Unwritable(String),
     /// No place for a temporary file.
     #[error("no temporary folder: {0}")]
     Folder(#[from] std::io::Error),

@@ -94,6 +94,20 @@ impl Builder {
         self.counted(values.len() as u64)
     }
 
+    /// A vector of floats.
+    pub fn floats(&mut self, values: &[f32]) -> Ref {
+        self.align(4, 0);
+        values.iter().rev().for_each(|value| self.push(&value.to_le_bytes()));
+        self.counted(values.len() as u64)
+    }
+
+    /// A vector of integers of 64 bits.
+    pub fn longs(&mut self, values: &[i64]) -> Ref {
+        self.align(8, 0);
+        values.iter().rev().for_each(|value| self.push(&value.to_le_bytes()));
+        self.counted(values.len() as u64)
+    }
+
     /// A vector of tables.
     pub fn tables(&mut self, tables: &[Ref]) -> Ref {
         self.align(4, 0);

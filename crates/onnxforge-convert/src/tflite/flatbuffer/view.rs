@@ -173,6 +173,24 @@ impl<'a> Table<'a> {
         (0..count).map(read).collect::<Result<_, _>>().map(Some)
     }
 
+    /// A list of floats; `None` where it is left out.
+    pub fn floats(&self, number: u16) -> Result<Option<Vec<f32>>, Damage> {
+        let Some(at) = self.target(number)? else { return Ok(None) };
+        let (start, count) = self.file.vector(at, 4)?;
+        self.file.spend(at, count)?;
+        let read = |index| self.file.fixed(start + 4 * index).map(f32::from_le_bytes);
+        (0..count).map(read).collect::<Result<_, _>>().map(Some)
+    }
+
+    /// A list of integers of 64 bits; `None` where it is left out.
+    pub fn longs(&self, number: u16) -> Result<Option<Vec<i64>>, Damage> {
+        let Some(at) = self.target(number)? else { return Ok(None) };
+        let (start, count) = self.file.vector(at, 8)?;
+        self.file.spend(at, count)?;
+        let read = |index| self.file.fixed(start + 8 * index).map(i64::from_le_bytes);
+        (0..count).map(read).collect::<Result<_, _>>().map(Some)
+    }
+
     /// Where the bytes of a list lie in the file; `None` where it is left out.
     pub fn bytes(&self, number: u16) -> Result<Option<Range<usize>>, Damage> {
         let Some(at) = self.target(number)? else { return Ok(None) };

@@ -125,7 +125,20 @@ pub fn with_settings(emit: &mut Emit, operator: &Operator<'_>) -> Done {
     Ok(())
 }
 
+/// QUANTIZE: the numbers of one tensor, which become the integers of another.
+pub fn quantize(emit: &mut Emit, operator: &Operator<'_>) -> Done {
+    let (x, y) = (emit.read(operator.input(0)?), emit.result(operator)?);
+    emit.node("", "Identity", vec![x], vec![y], vec![]);
+    Ok(())
+}
+
 pub fn cast(emit: &mut Emit, operator: &Operator<'_>) -> Done {
+    if operator.builtin.name == "CAST" {
+        let ends = [operator.input(0)?, operator.output(0)?];
+        if ends.into_iter().any(|tensor| emit.tensors.get(tensor).quantization.is_some()) {
+            return Err("CAST of quantized tensors".into());
+        }
+    }
     let (x, y) = (emit.read(operator.input(0)?), emit.result(operator)?);
     let to = emit.tensors.get(operator.output(0)?).dtype;
     emit.node("", "Cast", vec![x], vec![y], vec![Attr::Int("to", to.code().into())]);

@@ -1,6 +1,6 @@
 //! Nodes of a message under construction.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use onnxforge_ir::DType;
 use onnxforge_proto::Str;
@@ -9,6 +9,7 @@ use onnxforge_proto::schema::{AttributeProto, NodeProto, TensorProto};
 
 use super::Trouble;
 use super::tensors::Tensors;
+use crate::tflite::graph::Quantization;
 
 /// Kinds of attributes, by their number in the format.
 const FLOAT: i32 = 1;
@@ -34,11 +35,22 @@ pub struct Emit {
     pub initializers: Vec<TensorProto>,
     /// Constants that are there already, and inputs.
     given: HashSet<usize>,
+    /// The real numbers that tensors of integers stand for, where something reads them.
+    real: HashMap<usize, Str>,
+    /// Results of the operator at work that are still to be quantized.
+    raw: Vec<(usize, Str)>,
 }
 
 impl Emit {
     pub fn new(tensors: Tensors) -> Self {
-        Self { tensors, nodes: Vec::new(), initializers: Vec::new(), given: HashSet::new() }
+        Self {
+            tensors,
+            nodes: Vec::new(),
+            initializers: Vec::new(),
+            given: HashSet::new(),
+            real: HashMap::new(),
+            raw: Vec::new(),
+        }
     }
 
     /// Whether a tensor is there without any operator.
@@ -51,8 +63,61 @@ impl Emit {
         self.given.insert(index);
     }
 
-    /// The value of a tensor that is read.
+    /// The numbers of a tensor that is read: those that its integers stand for, where they do.
     pub fn read(&mut self, index: usize) -> Str {
+        let stored = self.stored(index);
+        let tensor = self.tensors.get(index).clone();
+        let Some(quantization) = tensor.quantization else { return stored };
+        if let Some(real) = self.real.get(&index) {
+            return real.clone();
+        }
+        let real = self.tensors.fresh(&format!("{stored}/real"));
+        self.linear("DequantizeLinear", stored, &quantization, tensor.dtype, real.clone());
+        self.real.insert(index, real.clone());
+        real
+    }
+
+    /// The value that an operator gives to a tensor; [`Emit::quantize`] makes integers of it where it has some.
+    pub fn output(&mut self, index: usize) -> Str {
+        let tensor = self.tensors.get(index);
+        if tensor.quantization.is_none() {
+            return tensor.name.clone();
+        }
+        let name = tensor.name.clone();
+        let raw = self.tensors.fresh(&format!("{name}/raw"));
+        self.raw.push((index, raw.clone()));
+        raw
+    }
+
+    /// Makes integers of the results of an operator.
+    pub fn quantize(&mut self) {
+        for (index, raw) in std::mem::take(&mut self.raw) {
+            let tensor = self.tensors.get(index).clone();
+            if let Some(quantization) = &tensor.quantization {
+                self.linear("QuantizeLinear", raw, quantization, tensor.dtype, tensor.name);
+            }
+        }
+    }
+
+    /// QuantizeLinear or DequantizeLinear.
+    fn linear(&mut self, op: &str, x: Str, quantization: &Quantization, dtype: DType, y: Str) {
+        let Quantization { scales, zeros, axis } = quantization;
+        let dims = if scales.len() == 1 { Vec::new() } else { vec![scales.len() as i64] };
+        let bytes = scales.iter().flat_map(|scale| scale.to_le_bytes()).collect();
+        let mut inputs = vec![x, self.constant(DType::F32, dims.clone(), bytes)];
+        // Integers of 32 bits have no zero point in the standard.
+        if dtype != DType::I32 {
+            let bytes = match dtype {
+                DType::I16 => zeros.iter().flat_map(|&zero| (zero as i16).to_le_bytes()).collect(),
+                _ => zeros.iter().map(|&zero| zero as u8).collect(),
+            };
+            inputs.push(self.constant(dtype, dims, bytes));
+        }
+        self.node("", op, inputs, vec![y], vec![Attr::Int("axis", (*axis).into())]);
+    }
+
+    /// The value of a tensor as it is stored.
+    pub fn stored(&mut self, index: usize) -> Str {
         let tensor = self.tensors.get(index).clone();
         if let Some(data) = tensor.data
             && self.given.insert(index)
@@ -143,14 +208,19 @@ impl Emit {
         outputs: Vec<Str>,
         attrs: Vec<Attr<'_>>,
     ) {
-        self.nodes.push(NodeProto {
-            input: inputs,
-            output: outputs,
-            op_type: Some(op.into()),
-            domain: (!domain.is_empty()).then(|| domain.into()),
-            attribute: attrs.into_iter().map(attribute).collect(),
-            ..NodeProto::default()
-        });
+        self.nodes.push(node(domain, op, inputs, outputs, attrs));
+    }
+}
+
+/// A node by itself.
+pub fn node(domain: &str, op: &str, inputs: Vec<Str>, outputs: Vec<Str>, attrs: Vec<Attr<'_>>) -> NodeProto {
+    NodeProto {
+        input: inputs,
+        output: outputs,
+        op_type: Some(op.into()),
+        domain: (!domain.is_empty()).then(|| domain.into()),
+        attribute: attrs.into_iter().map(attribute).collect(),
+        ..NodeProto::default()
     }
 }
 

@@ -170,7 +170,8 @@ pub fn top_k(emit: &mut Emit, operator: &Operator<'_>) -> Done {
     let count = emit.wide(operator.input(1)?);
     let one = emit.ints(&[1]);
     let count = emit.call("Reshape", vec![count, one], vec![]);
-    let (best, places) = (emit.result(operator)?, emit.tensors.get(operator.output(1)?).clone());
+    let best = emit.result(operator)?;
+    let places = emit.tensors.get(operator.output(1)?).clone();
     let at = emit.tensors.fresh("TopK");
     emit.node("", "TopK", vec![x, count], vec![best, at.clone()], vec![Attr::Int("axis", -1)]);
     let to = if places.dtype == DType::I64 { DType::I64 } else { DType::I32 };

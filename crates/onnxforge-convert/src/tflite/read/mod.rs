@@ -7,6 +7,7 @@ mod emit;
 mod layers;
 mod operator;
 mod places;
+pub(super) mod ports;
 mod tensors;
 
 use onnxforge_proto::Str;
@@ -139,7 +140,7 @@ fn ports(graph: &Table<'_>, number: u16, emit: &mut Emit) -> Result<Vec<ValueInf
         let name = match is_output && (is_twice || emit.is_given(index)) {
             // A constant, an input or another output under a name of its own.
             true => {
-                let value = emit.read(index);
+                let value = emit.stored(index);
                 emit.copy(&value)
             }
             false => tensor.name.clone(),

@@ -100,8 +100,8 @@ impl<'a> Operator<'a> {
 
 impl Emit {
     /// The name of the first result of an operator.
-    pub fn result(&self, operator: &Operator<'_>) -> Result<Str, Trouble> {
-        Ok(self.tensors.get(operator.output(0)?).name.clone())
+    pub fn result(&mut self, operator: &Operator<'_>) -> Result<Str, Trouble> {
+        Ok(self.output(operator.output(0)?))
     }
 
     /// A node of a domain whose result is that of an operator once an activation is applied.
@@ -150,6 +150,7 @@ pub fn read(emit: &mut Emit, operator: &Operator<'_>) -> Result<(), Trouble> {
         "FLOOR_MOD" => elements::modulo,
         "LEAKY_RELU" | "GELU" | "SOFTMAX" | "LOG_SOFTMAX" => elements::with_settings,
         "CAST" | "DEQUANTIZE" => elements::cast,
+        "QUANTIZE" => elements::quantize,
         "CUMSUM" => elements::cumsum,
         "CONV_2D" => layers::conv,
         "DEPTHWISE_CONV_2D" => layers::depthwise_conv,
@@ -176,5 +177,7 @@ pub fn read(emit: &mut Emit, operator: &Operator<'_>) -> Result<(), Trouble> {
         "SHAPE" => places::shape,
         name => return Err(name.into()),
     };
-    read(emit, operator)
+    read(emit, operator)?;
+    emit.quantize();
+    Ok(())
 }

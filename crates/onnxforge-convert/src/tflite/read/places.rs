@@ -74,7 +74,7 @@ pub fn split(emit: &mut Emit, operator: &Operator<'_>) -> Done {
     } else {
         attrs.push(Attr::Int("num_outputs", operator.outputs().len() as i64));
     }
-    let outputs = operator.outputs().iter().map(|&output| emit.tensors.get(output).name.clone()).collect();
+    let outputs = operator.outputs().to_vec().into_iter().map(|output| emit.output(output)).collect();
     emit.node("", "Split", inputs, outputs, attrs);
     Ok(())
 }

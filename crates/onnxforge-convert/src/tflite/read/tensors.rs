@@ -8,6 +8,7 @@ use onnxforge_proto::blob::Blob;
 
 use super::ReadError;
 use crate::tflite::flatbuffer::view::{Damage, Table};
+use crate::tflite::graph::Quantization;
 use crate::tflite::schema;
 
 /// No operator takes tensors of more axes.
@@ -24,6 +25,8 @@ pub struct Tensor {
     pub signature: Vec<i32>,
     /// Its elements, if it is a constant.
     pub data: Option<Blob>,
+    /// The real numbers that its integers stand for, if they do.
+    pub quantization: Option<Quantization>,
 }
 
 /// All of them.
@@ -101,11 +104,10 @@ fn tensor(table: &Table<'_>, name: Str, buffers: &[Table<'_>], bytes: &Blob) -> 
     if table.flag(5)? || table.table(6)?.is_some() {
         return Err(ReadError::Other("variables or sparse tensors".to_owned()));
     }
-    if let Some(quantization) = table.table(4)?
-        && quantization.ints(2)?.is_some_and(|scales| !scales.is_empty())
-    {
-        return Err(ReadError::Other("quantized tensors".to_owned()));
-    }
+    let quantization = match table.table(4)? {
+        Some(given) => quantization(&given, dtype, &signature)?,
+        None => None,
+    };
     let data = match table.index(2)? {
         0 => None,
         index => {
@@ -121,7 +123,31 @@ fn tensor(table: &Table<'_>, name: Str, buffers: &[Table<'_>], bytes: &Blob) -> 
             return Err(table.wrong("a constant whose bytes are not those of its shape").into());
         }
     }
-    Ok(Tensor { name, dtype, signature, data })
+    Ok(Tensor { name, dtype, signature, data, quantization })
+}
+
+/// What the integers of a tensor stand for; floats have no such thing, whatever stands there.
+fn quantization(
+    table: &Table<'_>,
+    dtype: DType,
+    signature: &[i32],
+) -> Result<Option<Quantization>, ReadError> {
+    let scales = table.floats(2)?.unwrap_or_default();
+    if scales.is_empty() || !matches!(dtype, DType::I8 | DType::U8 | DType::I16 | DType::I32) {
+        return Ok(None);
+    }
+    let mut zeros = table.longs(3)?.unwrap_or_default();
+    if zeros.is_empty() {
+        zeros = vec![0; scales.len()];
+    }
+    let axis = table.int(6, 0)?;
+    let size = usize::try_from(axis).ok().and_then(|axis| signature.get(axis)).copied();
+    let is_along =
+        scales.len() == 1 || size.and_then(|size| usize::try_from(size).ok()) == Some(scales.len());
+    if !is_along || zeros.len() != scales.len() {
+        return Err(table.wrong("scales that do not fit their tensor").into());
+    }
+    Ok(Some(Quantization { scales, zeros, axis }))
 }
 
 /// The bytes of a buffer, which lie in the FlatBuffer or behind it.

@@ -3,7 +3,7 @@
 use onnxforge_ir::{DType, NodeId, ValueId};
 use onnxforge_ops::Array;
 
-use super::{Why, Writer};
+use super::{Why, Writer, activations};
 use crate::tflite::graph::Setting;
 use crate::tflite::schema::{self, Builtin};
 
@@ -116,7 +116,8 @@ pub fn binary(w: &mut Writer<'_>, id: NodeId) -> Result<(), Why> {
     stretches(w, a, b, most)?;
     let inputs = [w.tensor(a)?, w.tensor(b)?];
     let y = w.result(id)?;
-    w.emit(builtin, 1, vec![], &inputs, &[y]);
+    let settings = if activations::applies(builtin) { vec![(0, w.activation(id))] } else { vec![] };
+    w.emit(builtin, 1, settings, &inputs, &[y]);
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 use onnxforge_ir::{DType, NodeId, ValueId};
 use onnxforge_ops::call::axes;
 
-use super::{Why, Writer};
+use super::{Why, Writer, quantized};
 use crate::tflite::graph::Setting;
 use crate::tflite::schema;
 
@@ -39,6 +39,7 @@ fn operands(w: &mut Writer<'_>, id: NodeId, maps_axis: usize) -> Result<[i32; 3]
     let (x, weights) = (w.arg(id, 0)?, w.arg(id, 1)?);
     w.takes(x, FLOATS)?;
     let bias = match w.of(id).input(2) {
+        _ if w.in_integers => quantized::bias(w, id)?,
         Some(bias) => w.tensor(bias)?,
         None => {
             let maps = w.shape(weights)?.get(maps_axis).and_then(onnxforge_ir::dim::Dim::as_const);
@@ -58,6 +59,7 @@ pub fn conv(w: &mut Writer<'_>, id: NodeId) -> Result<(), Why> {
         (0, Setting::Byte(padding)),
         (1, Setting::Int(strides[1])),
         (2, Setting::Int(strides[0])),
+        (3, w.activation(id)),
         (4, Setting::Int(dilations[1])),
         (5, Setting::Int(dilations[0])),
     ];
@@ -80,6 +82,7 @@ pub fn depthwise_conv(w: &mut Writer<'_>, id: NodeId) -> Result<(), Why> {
         (1, Setting::Int(strides[1])),
         (2, Setting::Int(strides[0])),
         (3, Setting::Int((maps / channels) as i32)),
+        (4, w.activation(id)),
         (5, Setting::Int(dilations[1])),
         (6, Setting::Int(dilations[0])),
     ];
@@ -114,6 +117,7 @@ pub fn pool(w: &mut Writer<'_>, id: NodeId) -> Result<(), Why> {
         (2, Setting::Int(strides[0])),
         (3, Setting::Int(width as i32)),
         (4, Setting::Int(height as i32)),
+        (5, w.activation(id)),
     ];
     let builtin = if is_max { schema::MAX_POOL_2D } else { schema::AVERAGE_POOL_2D };
     w.emit(builtin, 1, settings, &[x], &[y]);
@@ -126,6 +130,7 @@ pub fn fully_connected(w: &mut Writer<'_>, id: NodeId) -> Result<(), Why> {
     let keeps = w.rank(x)? != 2;
     let mut inputs = vec![w.tensor(x)?, w.tensor(weights)?];
     inputs.push(match w.of(id).input(2) {
+        Some(_) if w.in_integers => quantized::bias(w, id)?,
         Some(bias) => w.tensor(bias)?,
         None => -1,
     });
@@ -134,8 +139,12 @@ pub fn fully_connected(w: &mut Writer<'_>, id: NodeId) -> Result<(), Why> {
         (_, true) => 5,
         (_, false) => 1,
     };
+    // Older runtimes would take the first scale of weights for all.
+    let by_map = w.quantization_of(inputs[1]).is_some_and(|quantization| quantization.scales.len() > 1);
+    let version = if by_map { 12 } else { version };
     let y = w.result(id)?;
-    w.emit(schema::FULLY_CONNECTED, version, vec![(2, Setting::Byte(keeps.into()))], &inputs, &[y]);
+    let settings = vec![(0, w.activation(id)), (2, Setting::Byte(keeps.into()))];
+    w.emit(schema::FULLY_CONNECTED, version, settings, &inputs, &[y]);
     Ok(())
 }
 

@@ -5,7 +5,7 @@ use onnxforge_ir::{DType, NodeId, ValueId};
 use onnxforge_ops::Array;
 use onnxforge_ops::call::{axes, axis};
 
-use super::{Why, Writer};
+use super::{Why, Writer, quantized};
 use crate::tflite::graph::Setting;
 use crate::tflite::schema;
 
@@ -116,12 +116,14 @@ pub fn pad(w: &mut Writer<'_>, id: NodeId) -> Result<(), Why> {
         "constant" => {
             let value = w.of(id).input(2);
             let constant = value.and_then(|value| w.model.constant(value));
+            let is_least = w.in_integers && quantized::least_is_zero(w, x);
             let is_zero = value.is_none()
+                || is_least
                 || constant.and_then(|it| Array::from_tensor(it).ok()?.to_f64().ok()) == Some(0.0);
             match value.filter(|_| !is_zero) {
                 None => w.emit(schema::PAD, 1, vec![], &[from, list], &[y]),
                 Some(value) => {
-                    let value = w.tensor(value)?;
+                    let value = if w.in_integers { quantized::least(w, id)? } else { w.tensor(value)? };
                     w.emit(schema::PADV2, 1, vec![], &[from, list, value], &[y]);
                 }
             }

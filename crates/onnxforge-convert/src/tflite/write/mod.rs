@@ -1,13 +1,17 @@
 //! Models to graphs: every node becomes one operator, or a few.
 
+mod activations;
 mod arithmetic;
+mod halves;
 mod layers;
 mod layout;
+mod ports;
+mod quantized;
 mod select;
 mod shapes;
 mod table;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use onnxforge_ir::dim::Dim;
 use onnxforge_ir::{AttrValue, DType, Model, Node, NodeId, Tensor as Constant, Type, ValueId};
@@ -17,8 +21,10 @@ use onnxforge_ops::error::OpError;
 use onnxforge_ops::infer::Inference;
 use onnxforge_proto::blob::Blob;
 
-use super::graph::{Graph, Named, Operator, Setting, Tensor};
+use super::graph::{Graph, Named, Operator, Quantization, Setting, Tensor};
 use super::schema::{self, Builtin};
+use crate::artifact::ChannelsLast;
+use crate::format::{Layout, Weights};
 use crate::refusal::{Refusal, Refusals};
 
 /// Why a node has no place in the format.
@@ -61,19 +67,61 @@ pub struct Writer<'m> {
     graph: Graph,
     /// The tensors that values have become.
     known: HashMap<ValueId, i32>,
+    /// The tensors of integers that stand for values.
+    held: HashMap<ValueId, i32>,
+    /// Values that are no tensor of their own: what only an activation reads, which the operator that computes it applies, is the
+    /// activation's result; an image that only goes into another layout is what it becomes there.
+    becomes: HashMap<ValueId, ValueId>,
+    /// The same for the operands of a Concat that stood for something else than its result.
+    joined: HashMap<ValueId, i32>,
+    /// What is applied to the result of a node, by its number in the format, and the nodes that this saves.
+    activations: HashMap<NodeId, u8>,
+    saved: HashSet<NodeId>,
+    /// The node at work, and whether it computes in integers.
+    at: Option<NodeId>,
+    in_integers: bool,
+    /// How weights are stored.
+    weights: Weights,
+    /// Nodes between quantized tensors that compute in floats, and why.
+    floats: Vec<Refusal>,
     /// Constants that the format needs, by type, shape and bytes.
     shared: BTreeMap<(u8, Vec<i32>, Vec<u8>), i32>,
 }
 
+/// A graph, and what else there is to say of it.
+#[derive(Debug)]
+pub struct Written {
+    /// The graph.
+    pub graph: Graph,
+    /// Nodes between quantized tensors that compute in floats, and why.
+    pub floats: Vec<Refusal>,
+    /// Inputs and outputs that have another layout than in the model.
+    pub channels_last: ChannelsLast,
+}
+
 /// The graph of a model, once the passes of the target ran.
-pub fn write(model: &Model) -> Result<Graph, Refusals> {
+pub fn write(model: &Model, weights: Weights, layout: Layout) -> Result<Written, Refusals> {
     let mut writer = Writer {
         model,
         facts: Inference::of(model),
         functions: Functions::of(model),
         graph: Graph::default(),
         known: HashMap::new(),
+        held: HashMap::new(),
+        becomes: HashMap::new(),
+        joined: HashMap::new(),
+        activations: HashMap::new(),
+        saved: HashSet::new(),
+        at: None,
+        in_integers: false,
+        weights,
+        floats: Vec::new(),
         shared: BTreeMap::new(),
+    };
+    writer.find_activations();
+    let channels_last = match layout {
+        Layout::Keep => ChannelsLast::default(),
+        Layout::Nhwc => writer.turn_ports(),
     };
     let mut refusals = Vec::new();
     let main = model.scope(model.main());
@@ -95,7 +143,11 @@ pub fn write(model: &Model) -> Result<Graph, Refusals> {
             Err(why) => refusals.push(refused("output", model.value(port.value).name(), why)),
         }
     }
-    if refusals.is_empty() { Ok(writer.graph) } else { Err(Refusals(refusals)) }
+    if !refusals.is_empty() {
+        return Err(Refusals(refusals));
+    }
+    writer.forget_unread();
+    Ok(Written { graph: writer.graph, floats: writer.floats, channels_last })
 }
 
 fn refused(kind: &str, name: &str, why: Why) -> Refusal {
@@ -103,6 +155,18 @@ fn refused(kind: &str, name: &str, why: Why) -> Refusal {
 }
 
 impl<'m> Writer<'m> {
+    /// Drops the elements of constants that nothing reads.
+    fn forget_unread(&mut self) {
+        let operators = self.graph.operators.iter().flat_map(|operator| &operator.inputs).copied();
+        let read: HashSet<i32> =
+            operators.chain(self.graph.outputs.iter().map(|output| output.tensor)).collect();
+        for (index, tensor) in self.graph.tensors.iter_mut().enumerate() {
+            if !read.contains(&(index as i32)) {
+                tensor.data = None;
+            }
+        }
+    }
+
     /// An input or output of the graph.
     fn port(&mut self, value: ValueId, declared: &Type) -> Result<Named, Why> {
         if !matches!(declared, Type::Tensor(..) | Type::Unknown) {
@@ -116,6 +180,10 @@ impl<'m> Writer<'m> {
     }
 
     fn node(&mut self, id: NodeId) -> Result<(), Why> {
+        if self.saved.contains(&id) {
+            return Ok(());
+        }
+        self.at = Some(id);
         if self.functions.get(self.model.node(id).op()).is_some() {
             let why = Why::from("it calls a function of the model");
             return Err(why.hinting("onnxforge optimize --passes inline_functions"));
@@ -123,7 +191,20 @@ impl<'m> Writer<'m> {
         let lower = table::find(&self.model.node(id).op().to_string());
         let lower =
             lower.ok_or_else(|| Why::from("there is no such operator, and no pass says it in others"))?;
-        lower(self, id)
+        match quantized::plan(self, id)? {
+            quantized::Plan::Integers => {
+                self.in_integers = true;
+                let done = lower(self, id);
+                self.in_integers = false;
+                self.joined.clear();
+                done
+            }
+            quantized::Plan::Floats(Some(reason)) => {
+                self.floats.push(Refusal::of(self.model, id, reason));
+                lower(self, id)
+            }
+            quantized::Plan::Floats(None) => lower(self, id),
+        }
     }
 
     fn of(&self, id: NodeId) -> &'m Node {
@@ -191,19 +272,31 @@ impl<'m> Writer<'m> {
 
     /// The tensor of a value.
     fn tensor(&mut self, value: ValueId) -> Result<i32, Why> {
+        let value = self.resolved(value);
+        let held = self.joined.get(&value).or(self.held.get(&value)).copied();
+        if let Some(held) = held.filter(|_| self.in_integers) {
+            return Ok(held);
+        }
         if let Some(&known) = self.known.get(&value) {
             return Ok(known);
         }
         let name = self.model.value(value).name().to_string();
-        let index = match self.model.constant(value) {
-            Some(constant) => self.stored(&name, constant)?,
-            None => {
+        let index = match (self.model.constant(value), held) {
+            (_, Some(held)) => quantized::real(self, value, held)?,
+            (Some(constant), _) if halves::suits(self.weights, constant) => self.halved(&name, constant)?,
+            (Some(constant), _) => self.stored(&name, constant)?,
+            (None, _) => {
                 let (dtype, shape) = (self.dtype(value)?, self.shape(value)?);
                 self.computed(&name, dtype, &shape)?
             }
         };
         self.known.insert(value, index);
         Ok(index)
+    }
+
+    /// The value whose tensor stands for a value.
+    fn resolved(&self, value: ValueId) -> ValueId {
+        std::iter::successors(Some(value), |value| self.becomes.get(value).copied()).last().unwrap_or(value)
     }
 
     fn push(&mut self, tensor: Tensor) -> i32 {
@@ -221,7 +314,7 @@ impl<'m> Writer<'m> {
         };
         let shape = shape.iter().map(size).collect::<Result<_, _>>()?;
         let dtype = code(dtype)?;
-        Ok(self.push(Tensor { name: name.to_owned(), dtype, shape, data: None }))
+        Ok(self.push(Tensor { name: name.to_owned(), dtype, shape, data: None, quantization: None }))
     }
 
     /// A tensor that is computed on the way to the results of a node.
@@ -243,6 +336,7 @@ impl<'m> Writer<'m> {
             dtype: code(constant.dtype())?,
             shape,
             data: Some(data),
+            quantization: None,
         }))
     }
 
@@ -257,6 +351,7 @@ impl<'m> Writer<'m> {
             dtype: key.0,
             shape: shape.iter().copied().map(Some).collect(),
             data: Some(Blob::from(key.2.clone()).into()),
+            quantization: None,
         };
         let index = self.push(tensor);
         self.shared.insert(key, index);
@@ -310,10 +405,17 @@ impl<'m> Writer<'m> {
     }
 
     fn type_of(&self, tensor: i32) -> u8 {
-        usize::try_from(tensor)
-            .ok()
-            .and_then(|index| self.graph.tensors.get(index))
-            .map_or(0, |tensor| tensor.dtype)
+        self.made(tensor).map_or(0, |tensor| tensor.dtype)
+    }
+
+    /// A tensor by its number.
+    fn made(&self, tensor: i32) -> Option<&Tensor> {
+        usize::try_from(tensor).ok().and_then(|index| self.graph.tensors.get(index))
+    }
+
+    /// What the integers of a tensor stand for.
+    fn quantization_of(&self, tensor: i32) -> Option<&Quantization> {
+        self.made(tensor)?.quantization.as_ref()
     }
 
     /// One more operator.
@@ -325,8 +427,9 @@ impl<'m> Writer<'m> {
         inputs: &[i32],
         outputs: &[i32],
     ) {
-        let (inputs, outputs) = (inputs.to_vec(), outputs.to_vec());
-        self.graph.operators.push(Operator { builtin, version, settings, inputs, outputs });
+        let version = if self.in_integers { quantized::version(builtin, version) } else { version };
+        let (inputs, outputs, node) = (inputs.to_vec(), outputs.to_vec(), self.at);
+        self.graph.operators.push(Operator { builtin, version, settings, inputs, outputs, node });
     }
 
     /// The tensor of the first result of a node.

@@ -1,6 +1,6 @@
 //! Which function writes which operator.
 
-use super::{Why, Writer, arithmetic, layers, layout, select, shapes};
+use super::{Why, Writer, arithmetic, layers, layout, quantized, select, shapes};
 use onnxforge_ir::NodeId;
 
 /// Writes a node.
@@ -55,6 +55,8 @@ pub fn find(name: &str) -> Option<Lower> {
         "Where" => select::choose,
         "ArgMax" | "ArgMin" => select::arg_extreme,
         "TopK" => select::top_k,
+        "QuantizeLinear" => quantized::quantize,
+        "DequantizeLinear" => quantized::dequantize,
         _ => return None,
     })
 }

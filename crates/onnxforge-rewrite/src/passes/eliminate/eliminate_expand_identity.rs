@@ -8,7 +8,7 @@
 //! with two inputs broadcast by the same rule, and the driver proves that their result keeps its shape.
 //! What is computed of repeated elements is what is computed of one of them, repeated (`passed_on`).
 //! **Trust** Where an operand has the shape of the result, so has the result with what the Expand repeats, which broadcasts to that shape (`passed_on`).
-//! **Never** values that something else reads; the exponent of Pow: runtimes have ways of their own for one that is a single number, such as products for a cube.
+//! **Never** values that something else reads; operators that broadcast one way only (PRelu) or not at all (CastLike); random ones; the exponent of Pow: runtimes have ways of their own for one that is a single number, such as products for a cube.
 
 use std::cmp::Ordering;
 
@@ -63,12 +63,15 @@ fn broadcast_anyway(cx: &Cx<'_>, id: NodeId) -> Result<Change, Skip> {
     Ok(change)
 }
 
-/// Whether a node calls an operator of the standard whose inputs are all there and whose elements depend on those at their place alone.
+/// Whether a node calls an operator of the standard whose inputs are all there and broadcast to each other, and whose elements
+/// depend on those at their place alone: no draws, which are one for each element.
 fn is_elementwise(cx: &Cx<'_>, id: NodeId) -> Result<bool, Skip> {
     let (node, call) = (cx.node(id), cx.call(id)?);
     Ok(node.outputs().len() == 1
         && call.def.elementwise
+        && !call.def.random
         && node.op().domain.is_empty()
+        && !["CastLike", "PRelu"].contains(&&*node.op().name)
         && call.signature.is_some_and(|signature| {
             signature.inputs.iter().all(|param| !matches!(param.presence, Presence::Optional))
         }))

@@ -63,8 +63,12 @@ fn spread(cx: &Cx<'_>, id: NodeId) -> Result<Change, Skip> {
     let element = f64::from(u8::from(cx.node(id).op().is("And")));
     let shape_of = |value: ValueId| {
         let expand = cx.producer(value, "Expand", id)?;
-        let is_identity = cx.uniform(cx.node(expand).input(0)?) == Some(element);
-        Some((expand, cx.node(expand).input(1)?)).filter(|_| is_identity)
+        let constant = cx.node(expand).input(0)?;
+        let is_identity = cx.uniform(constant) == Some(element);
+        // The sizes and the rank of the constant take part in the result of its Expand: they may add nothing.
+        let adds_nothing = cx.model.constant(constant)?.shape().iter().all(|&size| size == 1)
+            && cx.rank(constant).ok()? <= cx.rank(if value == a { b } else { a }).ok()?;
+        Some((expand, cx.node(expand).input(1)?)).filter(|_| is_identity && adds_nothing)
     };
     let ((expand, shape), kept) = match (shape_of(a), shape_of(b)) {
         (Some(found), None) => (found, b),

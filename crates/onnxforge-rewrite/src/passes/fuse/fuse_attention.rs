@@ -32,7 +32,7 @@ use crate::passes::recognize::masks::{self, Masking};
 use crate::passes::recognize::orders::permutation;
 use crate::passes::recognize::reshape_target::constant_target;
 use crate::passes::recognize::selections::Selection;
-use crate::passes::targets::{COREML, TFLITE, TFLITE_FILE};
+use crate::passes::targets::{COREML, COREML_FILE, TFLITE, TFLITE_FILE};
 use crate::{At, Change, Cx, Reason, Skip, Trail};
 use onnxforge_ir::dim::Dim;
 use onnxforge_ir::edit::Operand;
@@ -41,7 +41,7 @@ use onnxforge_ir::{Accuracy, Attr, DType, NodeId, ValueId};
 pass!(fuse_attention {
     stage: Fuse,
     needs: ["Softmax", "Attention"],
-    runs: Except(&[&TFLITE, &COREML, &TFLITE_FILE]),
+    runs: Except(&[&TFLITE, &COREML, &TFLITE_FILE, &COREML_FILE]),
     rules: [CORE, GROUPS, CACHE, HEADS],
 });
 

@@ -53,6 +53,9 @@ fn before(cx: &Cx<'_>, conv: NodeId) -> Result<Change, Skip> {
         _ => return Err(Skip::NOT_HERE),
     };
     cx.read_only_by(scaled, conv)?;
+    if !cx.same_shape(cx.shape(x)?, cx.shape(scaled)?) {
+        return Err(Skip::because("the product may have more elements than what is scaled"));
+    }
     if has_bracket(cx, x) {
         return Err(Skip::because("it may be part of a Gelu"));
     }

@@ -14,13 +14,13 @@
 
 use crate::passes::pass;
 use crate::passes::recognize::norms::{self, Recognised, deviation, mean, over_root, square};
-use crate::passes::targets::{COREML, TFLITE, TFLITE_FILE};
+use crate::passes::targets::{COREML, COREML_FILE, TFLITE, TFLITE_FILE};
 use crate::{At, Cx, Trail};
 use onnxforge_ir::{Accuracy, NodeId};
 
 pass!(fuse_rms_norm {
     stage: Fuse,
-    runs: Except(&[&TFLITE, &COREML, &TFLITE_FILE]),
+    runs: Except(&[&TFLITE, &COREML, &TFLITE_FILE, &COREML_FILE]),
     rules: [CORE, HALVES, SCALE]
 });
 

@@ -17,14 +17,14 @@ use crate::passes::recognize::heads::{Source, split_heads};
 use crate::passes::recognize::rotary::{Pairs, joined, part, turned, whole};
 use crate::passes::recognize::rotary_angles::{Angles, angles, before_moves, is_doubled};
 use crate::passes::recognize::slice_cuts::axis_size;
-use crate::passes::targets::{COREML, TFLITE, TFLITE_FILE};
+use crate::passes::targets::{COREML, COREML_FILE, TFLITE, TFLITE_FILE};
 use crate::{At, Change, Cx, Reason, Skip, Trail};
 use onnxforge_ir::edit::Operand;
 use onnxforge_ir::{Accuracy, Attr, DType, NodeId, Op, ValueId};
 
 pass!(fuse_rotary_embedding {
     stage: Fuse,
-    runs: Except(&[&TFLITE, &COREML, &TFLITE_FILE]),
+    runs: Except(&[&TFLITE, &COREML, &TFLITE_FILE, &COREML_FILE]),
     rules: [TURNED, JOINED, PARTIAL, HEADS],
 });
 

@@ -95,10 +95,9 @@ pub fn piece(cx: &Cx<'_>, id: NodeId, x: ValueId) -> Result<(usize, Places), Ski
     let indices = cx.ints(indices).map_err(|_| Skip::NOT_HERE)?;
     let places: Vec<i64> = indices.iter().map(|&at| if at < 0 { at + size } else { at }).collect();
     let first = *places.first().ok_or(Skip::NOT_HERE)?;
-    let neighbours = places.windows(2).all(|pair| pair[1] - pair[0] == 1);
-    let count = places.len() as i64;
-    if !neighbours || first < 0 || first + count > size {
+    let are_places = places.iter().all(|at| (0..size).contains(at));
+    if !are_places || places.windows(2).any(|pair| pair[1] - pair[0] != 1) {
         return Err(Skip::NOT_HERE);
     }
-    Ok((axis, Places { first, count, step: 1 }))
+    Ok((axis, Places { first, count: places.len() as i64, step: 1 }))
 }

@@ -1,6 +1,6 @@
 //! fold_constants: a node whose inputs are all constants becomes a constant.
 //!
-//! **Matches** nodes of known, deterministic operators without bodies whose inputs are constants that no caller can override. What leaves its scope
+//! **Matches** (`layout`: Reshape, Transpose and their like; `fold`: all) nodes of known, deterministic operators without bodies whose inputs are constants that no caller can override. What leaves its scope
 //! becomes a Constant node, which keeps its name and is a constant to its consumers.
 //! **Accuracy** `BitExact` for layout, integers and the operations that IEEE 754 defines exactly; `ValueExact` for those that
 //! choose among numbers; `Rounding` for other float arithmetic, where runtimes differ in the last places among themselves.
@@ -27,7 +27,14 @@ use onnxforge_ops::error::OpError;
 use onnxforge_ops::{Array, Fact, TensorFact};
 use onnxforge_proto::clock::Instant;
 
-pass!(fold_constants { stage: Canonicalize, trusts: [Evaluated], rules: [FOLD] });
+pass!(fold_constants { stage: Canonicalize, trusts: [Evaluated], rules: [LAYOUT, FOLD] });
+
+static LAYOUT: At = At {
+    name: "layout",
+    accuracy: Accuracy::BitExact,
+    ops: &["Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"],
+    apply: fold,
+};
 
 static FOLD: At =
     At { name: "fold", accuracy: Accuracy::Rounding { ulps: f64::INFINITY }, ops: &[], apply: fold };

@@ -2,7 +2,7 @@
 //!
 //! **Matches** Concats along the same axis, the inner one read by nothing else (`merge`); parts whose size along the axis is 0 (`empty`);
 //! neighbouring constants in a Concat of vectors of 64-bit integers, as shapes are made (`constants`); a Slice, or a Gather by a vector, that
-//! takes neighbouring places of one part of a Concat along its axis, all of them also by way of an operator that works on each element (`part`); all parts of a Split in
+//! takes neighbouring places of one part of a Concat along its axis, all of them also by way of operators that work on each element (`part`); all parts of a Split in
 //! their order (`whole`).
 //! **Accuracy** `BitExact`.
 //! **Proof** Putting parts one after the other is associative, and a part of size 0 adds nothing. A part lies where the sizes of the parts before it end.
@@ -166,8 +166,12 @@ static PART: At = At { name: "part", accuracy: Accuracy::BitExact, ops: &["Slice
 /// A piece of one part of a Concat, which may be seen through a function of each element.
 fn part(cx: &Cx<'_>, id: NodeId) -> Result<Change, Skip> {
     let whole = cx.input(id, 0)?;
-    let function = function_of_elements(cx, whole, id);
-    let joined = function.map_or(Ok(whole), |function| cx.input(function, 0))?;
+    // From the cut to the Concat.
+    let (mut functions, mut joined) = (Vec::new(), whole);
+    while let Some(function) = function_of_elements(cx, joined, id) {
+        functions.push(function);
+        joined = cx.input(function, 0)?;
+    }
     let concat = cx.producer(joined, "Concat", id).ok_or(Skip::NOT_HERE)?;
     let (along, taken) = piece(cx, id, whole)?;
     if along != axis(cx, concat)? || taken.count == 0 {
@@ -182,19 +186,26 @@ fn part(cx: &Cx<'_>, id: NodeId) -> Result<Change, Skip> {
             continue;
         }
         let is_all = taken.count == size;
-        if function.is_some() || !is_all {
-            cx.read_only_by(whole, id)?;
-        }
-        let mut change = match function {
-            Some(function) if is_all => {
-                let mut change = cx.change(&[function, id]);
-                let of_part = change.remake(cx, function, [part.into()]);
+        let mut change = match (is_all, functions.is_empty()) {
+            (true, true) => cx.forward(id, part)?,
+            (true, false) => {
+                let readers = std::iter::once(&id).chain(&functions);
+                for (&function, &reader) in functions.iter().zip(readers) {
+                    cx.read_only_by(cx.output(function)?, reader)?;
+                }
+                let mut change = cx.change(&[&*functions, &[id]].concat());
+                let mut of_part: Operand = part.into();
+                for &function in functions.iter().rev() {
+                    of_part = change.remake(cx, function, [of_part]);
+                }
                 change.replace(cx.output(id)?, of_part);
                 change
             }
-            None if is_all => cx.forward(id, part)?,
-            None => recut(cx, id, part, along, first, taken.count)?,
-            Some(_) => return Err(Skip::NOT_HERE),
+            (false, true) => {
+                cx.read_only_by(whole, id)?;
+                recut(cx, id, part, along, first, taken.count)?
+            }
+            (false, false) => return Err(Skip::NOT_HERE),
         };
         change.absorb(concat);
         return Ok(change);

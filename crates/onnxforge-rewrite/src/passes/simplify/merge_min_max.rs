@@ -11,7 +11,7 @@
 use std::collections::HashSet;
 
 use crate::passes::pass;
-use crate::passes::targets::{COREML, TFLITE, TFLITE_FILE};
+use crate::passes::targets::{COREML, COREML_FILE, TFLITE, TFLITE_FILE};
 use crate::{At, Skip};
 use onnxforge_ir::edit::Operand;
 use onnxforge_ir::{Accuracy, Trust, ValueId};
@@ -19,7 +19,7 @@ use onnxforge_ir::{Accuracy, Trust, ValueId};
 pass!(merge_min_max {
     stage: Cleanup,
     needs: ["Min", "Max"],
-    runs: Except(&[&TFLITE, &COREML, &TFLITE_FILE]),
+    runs: Except(&[&TFLITE, &COREML, &TFLITE_FILE, &COREML_FILE]),
     trusts: [Regrouped],
     rules: [MERGE],
 });

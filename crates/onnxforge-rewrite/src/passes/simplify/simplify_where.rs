@@ -14,10 +14,9 @@
 use crate::passes::pass;
 use crate::passes::recognize::selections::Selection;
 use crate::{At, Change, Cx, Reason, Skip};
-use onnxforge_ir::dtype::Kind;
 use onnxforge_ir::edit::Operand;
 use onnxforge_ir::value::Use;
-use onnxforge_ir::{Accuracy, NodeId, Trust};
+use onnxforge_ir::{Accuracy, DType, NodeId, Trust};
 
 pass!(simplify_where { stage: Canonicalize, trusts: [SameShapeRule], rules: [NOT, DECIDED, NESTED, SELECT] });
 
@@ -87,7 +86,8 @@ static SELECT: At = At { name: "select", accuracy: Accuracy::BitExact, ops: &["A
 fn select(cx: &Cx<'_>, sum: NodeId) -> Result<Change, Skip> {
     let selection = Selection::of(cx, sum).ok_or(Skip::NOT_HERE)?;
     let y = cx.output(sum)?;
-    if cx.dtype(y)?.kind() == Kind::Float {
+    // Of integers, only types for which ONNX Runtime has a Where.
+    if !matches!(cx.dtype(y)?, DType::U8 | DType::I8 | DType::I32 | DType::U32 | DType::I64) {
         return Err(Skip::at(Reason::Type, y));
     }
     let mut change = cx.change(&[sum]);

@@ -1,11 +1,11 @@
 //! tflite_fully_connected: products with a matrix of weights become FULLY_CONNECTED, which has a bias and wants the weights transposed.
 //!
-//! **Matches** MatMul of two or more axes with a constant matrix (`product`); Gemm without a factor, or with a factor of its third operand alone that is 1
-//! (`gemm`); Add of such a product, which nothing else reads, and a constant vector along the last axis (`bias`). For files of TensorFlow Lite.
+//! **Matches** MatMul of two or more axes with a constant matrix, or one that is dequantized (`product`); Gemm (`gemm`); Add of such a product, which nothing else reads, and a constant vector along the last axis (`bias`). For files of TensorFlow Lite.
 //! **Accuracy** `Rounding`: kernels for another layout add the same products in another order.
 //! **Proof** The operator is x · wᵀ + b, row by row, for any number of axes before the last. What Gemm adds in another shape than that of a vector
-//! along the last axis an Add adds.
-//! **Bound** All forms sum the same n products, and the bias with one rounding more, wherever in the sum it is added: n + 1. None is added.
+//! along the last axis an Add adds, and factors of Gemm are Muls.
+//! **Bound** All forms sum the same n products, and the bias with one rounding more, wherever in the sum it is added: n + 1. Factors of Gemm take a rounding each, before and
+//! after. None is added.
 //! **Never** vectors; other numbers than floats of 32 bits.
 
 use super::tflite_conv::in_order;
@@ -13,7 +13,8 @@ use crate::passes::pass;
 use crate::passes::targets::TFLITE_FILE;
 use crate::{At, Change, Cx, Reason, Skip};
 use onnxforge_ir::edit::Operand;
-use onnxforge_ir::{Accuracy, DType, NodeId, ValueId};
+use onnxforge_ir::{Accuracy, DType, NodeId, Tensor, ValueId};
+use onnxforge_ops::{Array, OpError};
 
 pass!(tflite_fully_connected {
     stage: Target,
@@ -29,13 +30,19 @@ static PRODUCT: At = At { name: "product", accuracy: ACCURACY, ops: &["MatMul"],
 static GEMM: At = At { name: "gemm", accuracy: ACCURACY, ops: &["Gemm"], apply: gemm };
 static BIAS: At = At { name: "bias", accuracy: ACCURACY, ops: &["Add"], apply: bias };
 
+/// The constant that a value is dequantized of.
+fn dequantized<'m>(cx: &Cx<'m>, value: ValueId) -> Option<&'m Tensor> {
+    let node = cx.model.value(value).node().filter(|&node| cx.node(node).op().is("DequantizeLinear"))?;
+    cx.model.constant(cx.node(node).input(0)?)
+}
+
 fn product(cx: &Cx<'_>, id: NodeId) -> Result<Change, Skip> {
     let (x, w) = (cx.input(id, 0)?, cx.input(id, 1)?);
-    let weights = cx.model.constant(w).ok_or(Skip::NOT_HERE)?;
+    let weights = cx.model.constant(w).or_else(|| dequantized(cx, w)).ok_or(Skip::NOT_HERE)?;
     if weights.shape().len() != 2 || cx.rank(x)? < 2 {
         return Err(Skip::NOT_HERE);
     }
-    if weights.dtype() != DType::F32 {
+    if cx.dtype(w)? != DType::F32 {
         return Err(Skip::at(Reason::Type, w));
     }
     let mut change = cx.change(&[id]);
@@ -50,13 +57,8 @@ fn gemm(cx: &Cx<'_>, id: NodeId) -> Result<Change, Skip> {
     if cx.dtype(x)? != DType::F32 {
         return Err(Skip::at(Reason::Type, x));
     }
-    if call.float("alpha")? != 1.0 {
-        return Err(Reason::Attribute("alpha").into());
-    }
+    let (alpha, beta) = (call.float("alpha")?, call.float("beta")?);
     let third = cx.node(id).input(2);
-    if third.is_some() && call.float("beta")? != 1.0 {
-        return Err(Reason::Attribute("beta").into());
-    }
     let mut change = cx.change(&[id]);
     let x = match call.flag("transA")? {
         true => change.op("Transpose", [x.into()], [("perm", vec![1, 0]).into()]),
@@ -66,11 +68,21 @@ fn gemm(cx: &Cx<'_>, id: NodeId) -> Result<Change, Skip> {
         true => w.into(),
         false => in_order(cx, &mut change, w, &[1, 0])?,
     };
-    let vector = third.and_then(|third| as_vector(cx, &mut change, third, cx.output(id).ok()?));
+    let plain = third.filter(|_| alpha == 1.0 && beta == 1.0);
+    let vector = plain.and_then(|third| as_vector(cx, &mut change, third, cx.output(id).ok()?));
     let inputs = [Some(x), Some(weights), vector].into_iter().flatten();
     let mut y = change.tflite(FULLY_CONNECTED, inputs, []);
+    if alpha != 1.0 {
+        let alpha = change.constant("alpha", Array::scalar(alpha).to_tensor().map_err(OpError::from)?);
+        y = change.op("Mul", [y, alpha], []);
+    }
     if let Some(third) = third.filter(|_| vector.is_none()) {
-        y = change.op("Add", [y, third.into()], []);
+        let mut third: Operand = third.into();
+        if beta != 1.0 {
+            let beta = change.constant("beta", Array::scalar(beta).to_tensor().map_err(OpError::from)?);
+            third = change.op("Mul", [third, beta], []);
+        }
+        y = change.op("Add", [y, third], []);
     }
     change.replace(cx.output(id)?, y);
     Ok(change)
@@ -98,11 +110,14 @@ fn bias(cx: &Cx<'_>, id: NodeId) -> Result<Change, Skip> {
     Ok(change)
 }
 
-/// A constant as a vector along the last axis of `beside`, if it is one there and nothing else.
+/// A constant, or what is dequantized of one, as a vector along the last axis of `beside`, if it is one there and nothing else.
 fn as_vector(cx: &Cx<'_>, change: &mut Change, value: ValueId, beside: ValueId) -> Option<Operand> {
-    let constant = cx.model.constant(value)?;
     let shape = cx.facts.shape(beside)?;
     let maps = usize::try_from(shape.last()?.as_const()?).ok()?;
+    if let Some(stored) = dequantized(cx, value) {
+        return (stored.shape() == [maps]).then_some(value.into());
+    }
+    let constant = cx.model.constant(value)?;
     let [outer @ .., last] = constant.shape() else { return None };
     if *last != maps || outer.iter().any(|&size| size != 1) || outer.len() >= shape.len() {
         return None;

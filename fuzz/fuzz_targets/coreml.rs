@@ -1,0 +1,27 @@
+//! Any bytes as the model of a package of Core ML, and as its weights: a sound model or an error with one line, in memory that is bounded by the input.
+
+#![no_main]
+
+use std::path::Path;
+
+use libfuzzer_sys::{Corpus, fuzz_target};
+use onnxforge::blob::Blob;
+use onnxforge::formats::coreml::decode;
+use onnxforge_fuzz::{Counting, bounded};
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fuzz_target!(|bytes: &[u8]| -> Corpus {
+    let input = Blob::from(bytes);
+    let read = || decode(&input, &input, Path::new("x.mlpackage")).and_then(|source| source.into_model());
+    match bounded(bytes.len(), read) {
+        Ok(model) => {
+            if let Err(broken) = model.validate() {
+                panic!("an invariant does not hold: {broken}");
+            }
+        }
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+    Corpus::Keep
+});
