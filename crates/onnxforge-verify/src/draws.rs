@@ -1,11 +1,12 @@
 //! Models that draw random numbers, compared around the draws: what nodes draw becomes an input, which is the same for both models.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use super::{VerifyError, paired_outputs};
-use onnxforge_ir::{Model, NodeId, ValueId};
+use onnxforge_ir::{Def, Model, NodeId, ValueId};
 use onnxforge_ops::callee::{Callee, Functions};
 use onnxforge_ops::infer::Inference;
+use onnxforge_ops::signature::AttributeDef;
 use onnxforge_proto::schema::ValueInfoProto;
 
 /// Two models whose random numbers come in as inputs.
@@ -16,6 +17,8 @@ pub struct Apart {
     pub pairs: Vec<(String, String)>,
     /// What inputs of the first model are called in the second, where that differs.
     pub renamed: HashMap<String, String>,
+    /// What is drawn in another way: its name in the first model, and how.
+    pub differs: Option<(String, String)>,
 }
 
 /// Whether the model draws random numbers. Dropout does so in training only.
@@ -64,7 +67,10 @@ pub fn apart(first: &Model, second: &Model) -> Result<Option<Apart>, VerifyError
     };
     let by_name: Option<Vec<(NodeId, NodeId)>> = of_second.iter().map(named).collect();
     let by_order = || of_first.iter().copied().zip(of_second.iter().copied()).collect::<Vec<_>>();
+    let is_alike = |&(a, b): &(NodeId, NodeId)| other_parameter(first, second, [a, b]).is_none();
     let nodes = match by_name {
+        // Names of draws mean nothing where their order fits better.
+        Some(nodes) if !nodes.iter().all(is_alike) && by_order().iter().all(is_alike) => by_order(),
         Some(nodes) => nodes,
         None if of_first.len() == of_second.len() => by_order(),
         None => return undetermined("the models draw random numbers at different places"),
@@ -72,6 +78,9 @@ pub fn apart(first: &Model, second: &Model) -> Result<Option<Apart>, VerifyError
     if nodes.iter().any(|&(a, b)| first.node(a).op() != second.node(b).op()) {
         return undetermined("the models draw different random numbers");
     }
+    let mut differs = nodes.iter().find_map(|&(a, b)| {
+        Some((drawn(first, a).unwrap_or_default(), other_parameter(first, second, [a, b])?))
+    });
     let mut pairs = paired_outputs(first, second)?;
     let mut renamed = HashMap::new();
     let mut taken: [Vec<ValueId>; 2] = Default::default();
@@ -81,20 +90,69 @@ pub fn apart(first: &Model, second: &Model) -> Result<Option<Apart>, VerifyError
                 renamed.insert(first.value(x).name().to_string(), second.value(y).name().to_string());
             }
         }
-        for (x, y) in first.node(a).inputs().iter().zip(second.node(b).inputs()) {
-            let (Some(x), Some(y)) = (*x, *y) else { continue };
-            let is_computed = first.value(x).node().is_some() && second.value(y).node().is_some();
-            if is_computed && !first.value(x).is_exposed() && !second.value(y).is_exposed() {
-                pairs.push((first.value(x).name().to_string(), second.value(y).name().to_string()));
-                taken[0].push(x);
-                taken[1].push(y);
+        let [of_first, of_second] = [first.node(a).inputs(), second.node(b).inputs()];
+        for place in 0..of_first.len().max(of_second.len()) {
+            let of = |inputs: &[Option<ValueId>]| inputs.get(place).copied().flatten();
+            let (x, y) = match (of(of_first), of(of_second)) {
+                (Some(x), Some(y)) => (x, y),
+                (None, None) => continue,
+                _ => {
+                    let how =
+                        || format!("only one of the models gives input {place} of {}", first.node_label(a));
+                    differs.get_or_insert_with(|| (drawn(first, a).unwrap_or_default(), how()));
+                    continue;
+                }
+            };
+            let named = [first.value(x).name().to_string(), second.value(y).name().to_string()];
+            match [first.constant(x), second.constant(y)] {
+                [Some(x), Some(y)] if x.same_bits(y) => {}
+                [Some(_), Some(_)] => {
+                    let how = || format!("input {place} of {} has another value", first.node_label(a));
+                    differs.get_or_insert_with(|| (drawn(first, a).unwrap_or_default(), how()));
+                }
+                _ if is_input(first, x) && is_input(second, y) && named[0] == named[1] => {}
+                _ => {
+                    let [named_x, named_y] = named;
+                    pairs.push((named_x, named_y));
+                    taken[0].push(x);
+                    taken[1].push(y);
+                }
             }
         }
     }
+    let mut seen = BTreeSet::new();
+    pairs.retain(|pair| seen.insert(pair.clone()));
     let [of_first, of_second] = random;
     let [taken_first, taken_second] = taken;
     let models = [without(first, &of_first, &taken_first), without(second, &of_second, &taken_second)];
-    Ok(Some(Apart { models, pairs, renamed }))
+    Ok(Some(Apart { models, pairs, renamed, differs }))
+}
+
+/// Whether a value comes into the model.
+fn is_input(model: &Model, value: ValueId) -> bool {
+    matches!(model.value(value).def(), Def::Input { .. })
+}
+
+/// A parameter of a draw that the models do not have in common, where both versions of the operator know it.
+fn other_parameter(first: &Model, second: &Model, nodes: [NodeId; 2]) -> Option<String> {
+    let parameters = |model: &Model, id: NodeId| -> Vec<(&'static str, Option<String>)> {
+        let functions = Functions::of(model);
+        let Callee::Operator(call) = functions.callee(model, id, None) else { return Vec::new() };
+        let known = call.signature.map(|signature| signature.attributes.as_slice()).unwrap_or_default();
+        let value = |def: &AttributeDef| match model.node(id).attr(def.name) {
+            Some(value) => Some(format!("{value:?}")),
+            None => def.default.as_ref().map(|value| format!("{value:?}")),
+        };
+        known.iter().map(|def| (def.name, value(def))).collect()
+    };
+    let of_second = parameters(second, nodes[1]);
+    let other = parameters(first, nodes[0]).into_iter().find(|(name, value)| {
+        // The element type may be said or left to the input.
+        let is_optional = |found: &Option<String>| *name == "dtype" && (found.is_none() || value.is_none());
+        let found = of_second.iter().find(|(other, _)| other == name);
+        found.is_some_and(|(_, found)| found != value && !is_optional(found))
+    })?;
+    Some(format!("{} draws with another {}", first.node_label(nodes[0]), other.0))
 }
 
 /// The model without these nodes, whose results become inputs; `more` values are outputs, too.

@@ -98,7 +98,10 @@ pub fn verify(
 ) -> Result<Report, VerifyError> {
     let apart = draws::apart(first, second)?;
     let work = match &apart {
-        Some(Apart { models: [first, second], pairs, renamed }) => {
+        Some(Apart { differs: Some((name, how)), .. }) => {
+            return Ok(Report::of_difference(options.engine, name, how));
+        }
+        Some(Apart { models: [first, second], pairs, renamed, .. }) => {
             Work { models: [first, second], pairs: pairs.clone(), inside: 0, renamed: renamed.clone() }
         }
         None => Work::of(first, second)?,
@@ -116,7 +119,10 @@ pub fn verify_inside(
     if options.by_blocks {
         return blocks::verify_blocks(first, second, &Pairs::by_id(first, second), options, progress);
     }
-    if let Some(Apart { models: [first, second], pairs, renamed }) = draws::apart(first, second)? {
+    if let Some(Apart { models: [first, second], pairs, renamed, differs }) = draws::apart(first, second)? {
+        if let Some((name, how)) = differs {
+            return Ok(Report::of_difference(options.engine, &name, &how));
+        }
         let work = Work { models: [&first, &second], pairs, inside: 0, renamed };
         return work.compare(&first, options, progress);
     }

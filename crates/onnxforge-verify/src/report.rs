@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::compare::{Difference, Mismatch, says_something};
+use crate::compare::{Columns, Difference, Mismatch, says_something, tensors};
 use crate::engine::{Engine, EngineError};
 use onnxforge_ops::Value;
 use onnxforge_ops::eval::sample::SampleError;
@@ -45,6 +45,9 @@ pub struct OutputReport {
     /// Whether some sample had an element.
     #[serde(skip)]
     pub(crate) has_elements: bool,
+    /// Columns that no sample had a number in.
+    #[serde(skip)]
+    pub(crate) columns: Columns,
 }
 
 /// What inputs are for.
@@ -96,12 +99,23 @@ impl Report {
     pub fn of_nothing(engine: Engine, why: String) -> Self {
         let mut nothing = OutputReport::new("");
         (nothing.verdict, nothing.undetermined) = (Verdict::Undetermined, Some(why));
+        Self::without_runs(engine, nothing)
+    }
+
+    /// The models differ in this value; no results are needed to tell.
+    pub fn of_difference(engine: Engine, value: &str, how: &str) -> Self {
+        let mut wrong = OutputReport::new(value);
+        (wrong.verdict, wrong.mismatch) = (Verdict::Different, Some(how.to_owned()));
+        Self { first_difference: Some(wrong.clone()), ..Self::without_runs(engine, wrong) }
+    }
+
+    fn without_runs(engine: Engine, output: OutputReport) -> Self {
         Self {
             engine,
-            verdict: Verdict::Undetermined,
+            verdict: output.verdict,
             samples: 0,
             sizes: Vec::new(),
-            outputs: vec![nothing],
+            outputs: vec![output],
             by_blocks: false,
             inside: 0,
             first_difference: None,
@@ -203,13 +217,16 @@ impl OutputReport {
             undetermined: None,
             says_something: false,
             has_elements: false,
+            columns: Columns::default(),
         }
     }
 
     /// Looks at a result of the first model.
     pub(crate) fn see(&mut self, value: &Value) {
         self.says_something |= says_something(value);
-        self.has_elements |= !matches!(value, Value::Tensor(array) if array.is_empty());
+        self.columns.see(value);
+        let no_optional = |value: &Value| matches!(value, Value::Optional(None));
+        self.has_elements |= no_optional(value) || tensors(value).iter().any(|array| !array.is_empty());
     }
 
     /// The verdict over all samples: results of which no element is a finite number say nothing, nor do those without elements, unless they never have any.
@@ -217,6 +234,13 @@ impl OutputReport {
         if !self.has_elements && !is_always_empty && self.verdict != Verdict::Different {
             self.verdict = Verdict::Undetermined;
             self.undetermined = Some(format!("{} has no elements on any of the inputs", self.name));
+        }
+        if let Some([silent, all]) = self.columns.silent()
+            && self.verdict != Verdict::Different
+        {
+            self.verdict = Verdict::Undetermined;
+            self.undetermined =
+                Some(format!("{silent} of {all} columns of {} are NaN on all of the inputs", self.name));
         }
         if !self.says_something && self.verdict != Verdict::Different {
             self.verdict = Verdict::Undetermined;
@@ -233,6 +257,7 @@ impl OutputReport {
         self.mismatch = self.mismatch.take().or(other.mismatch);
         self.undetermined = self.undetermined.take().or(other.undetermined);
         self.says_something |= other.says_something;
+        self.columns.join(other.columns);
         self.has_elements |= other.has_elements;
     }
 

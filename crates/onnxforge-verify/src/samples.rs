@@ -18,7 +18,7 @@ const LITTLE: u64 = 32 << 20;
 /// Most bytes of weights and values together with which a run costs so little that there are further ones.
 const CHEAP: u64 = 8 << 20;
 /// How many further runs there are.
-const FURTHER: usize = 4;
+const FURTHER: usize = 5;
 
 /// Inputs of one run, and the sizes of their dimensions in words.
 #[derive(Debug)]

@@ -1,11 +1,11 @@
 //! Two whole models on the same inputs: the first on all samples, then the second, then float64 runs where results leave doubts.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use crate::branches::{Branches, watched};
 use crate::compare::{self, Difference, Mismatch, compare};
 use crate::engine::Engine;
-use crate::judge::{FEW, Judged, said};
+use crate::judge::{Excused, FEW, Judged, said};
 use crate::report::{Kind, OutputReport, Report, Verdict, VerifyError, Which};
 use crate::samples::{Inputs, Samples};
 use crate::side::Side;
@@ -265,15 +265,21 @@ impl<'a> Work<'a> {
     fn compared(
         &self,
         run: usize,
-        Run { outputs: expected, .. }: &Run,
+        Run { inputs, outputs: expected, .. }: &Run,
         mut found: HashMap<String, Value>,
         options: &Options,
         outputs: &mut [OutputReport],
         doubts: &mut Vec<Doubt>,
     ) -> f64 {
         let mut largest: f64 = 0.0;
+        // What goes into a draw may be an input.
+        let in_second = |name: &String| self.renamed.get(name).unwrap_or(name).clone();
+        let given: HashMap<String, &Value> =
+            inputs.values.iter().map(|(name, value)| (in_second(name), value)).collect();
         for (place, ((name, other), report)) in self.pairs.iter().zip(outputs).enumerate() {
-            let (Some(x), Some(y)) = (expected.get(name), found.remove(other)) else {
+            let expected = expected.get(name).or_else(|| inputs.values.get(name));
+            let found = found.remove(other).or_else(|| given.get(other).map(|&value| value.clone()));
+            let (Some(x), Some(y)) = (expected, found) else {
                 report.fails(&Mismatch::Missing);
                 largest = f64::INFINITY;
                 continue;
@@ -337,6 +343,7 @@ impl<'a> Work<'a> {
             of_run.filter_map(|(_, judged)| Some(judged.as_ref()?.first)).fold(0.0, f64::max)
         };
         let levels: Vec<f64> = (0..=last).map(level).collect();
+        let mut excused: BTreeMap<usize, Excused> = BTreeMap::new();
         for (Doubt { run, place, results, difference }, judged) in judged {
             // What is inside of an ill-conditioned model may be further off; the outputs tell.
             let level = match &judged {
@@ -347,19 +354,20 @@ impl<'a> Work<'a> {
             let wide = first[run].get(name).zip(second[run].get(other)).map(|(a, b)| [a, b]);
             let behind = wide.filter(|_| behind.contains(&**name)).map(|wide| (&results[0], wide));
             let verdict = said(judged.as_ref(), level, behind);
-            // Further runs only find what is wrong.
-            if verdict == Verdict::Undetermined && runs[run].kind == Kind::Further {
-                continue;
+            if let Some((_, wide)) = behind.filter(|_| verdict == Verdict::Rounding) {
+                excused.entry(place).or_default().add(results.each_ref(), wide);
             }
             if verdict == Verdict::Undetermined {
-                let noise = judged.as_ref().map_or(f64::NAN, |judged| judged.first);
-                outputs[place].undetermined.get_or_insert_with(|| {
-                    format!(
-                        "the reference is unreliable: rounding alone moves {name} by {noise:.0e} of its scale"
-                    )
-                });
+                let why = judged.as_ref().map_or_else(String::new, |judged| judged.why(name));
+                outputs[place].undetermined.get_or_insert(why);
             }
             outputs[place].add(difference, verdict, judged.map(|judged| [judged.first, judged.second]));
+        }
+        for (place, excused) in excused {
+            let results = runs.iter().filter_map(|run| run.outputs.get(&self.pairs[place].0));
+            if excused.are_in_line(results.filter_map(|value| Some(value.array().ok()?.shape()))) {
+                outputs[place].verdict = Verdict::Different;
+            }
         }
         Ok(())
     }

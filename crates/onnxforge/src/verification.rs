@@ -7,7 +7,7 @@ use onnxforge_ops::Value;
 use onnxforge_proto::progress::{Progress, Silent};
 use onnxforge_verify::blocks::{Pairs, verify_blocks};
 use onnxforge_verify::engine::{Choice, Engine, Engines, may_run_forever};
-use onnxforge_verify::{self as verify, Report, VerifyError, Which};
+use onnxforge_verify::{self as verify, Moment, Report, VerifyError, Which};
 use serde::Serialize;
 
 use crate::Error;
@@ -93,6 +93,10 @@ pub fn verify_with(
     let (report, fallback) = engines.work(refused, compare);
     let report = match report {
         Err(VerifyError::Undetermined(why)) => Report::of_nothing(engines.first, why),
+        // The first model ran.
+        Err(error @ VerifyError::Run { which: Which::Second, when: Moment::Running(_), .. }) => {
+            Report::of_difference(engines.first, "", &error.to_string())
+        }
         report => report?,
     };
     Ok(Verified { report, fallback })

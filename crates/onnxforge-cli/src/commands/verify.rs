@@ -1,5 +1,6 @@
 //! `onnxforge verify`: whether two models compute the same.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
@@ -68,7 +69,22 @@ struct Shown {
     sweep: Option<Sweep>,
 }
 
+/// What `--json` shows where models cannot be compared.
+#[derive(Debug, Serialize)]
+struct Failed<'a> {
+    schema: u32,
+    error: &'a Failure,
+}
+
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
+    compare(args, output).inspect_err(|error| {
+        if output.wants_json() {
+            drop(output.result(&Failed { schema: 1, error }, |_| Ok(())));
+        }
+    })
+}
+
+fn compare(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     let (first, second) = (output.files.load(&args.first)?, output.files.load(&args.second)?);
     check_dims("--set-dim", &args.set_dim, &first)?;
     let options = VerifyOptions {
@@ -136,16 +152,23 @@ impl Shown {
         if let Some(why) = self.found.report.undetermined() {
             writeln!(out, "{why}; other inputs (--inputs) or a tolerance (--tolerance) may help")?;
         }
-        for sizes in &self.found.report.unequal {
-            writeln!(out, "dimensions of one name differ, and so do the models: {sizes}")?;
+        let unequal = &self.found.report.unequal;
+        if !unequal.is_empty() {
+            writeln!(
+                out,
+                "dimensions of one name are taken to be equal; where they are not, the second model computes something else: {}",
+                unequal.join("; ")
+            )?;
         }
         for branch in &self.found.report.untaken {
             writeln!(out, "no input leads into the {branch}, so nothing is known of it; --inputs may")?;
         }
-        for sizes in &self.found.report.sizes {
+        let mut seen = BTreeSet::new();
+        for sizes in self.found.report.sizes.iter().filter(|sizes| seen.insert(*sizes)) {
             writeln!(out, "sizes: {sizes}")?;
         }
-        writeln!(out, "{said} ({samples} samples, engine {}{inside})", self.found.report.engine.name())
+        let plural = if samples == 1 { "" } else { "s" };
+        writeln!(out, "{said} ({samples} sample{plural}, engine {}{inside})", self.found.report.engine.name())
     }
 }
 

@@ -43,7 +43,8 @@ pub(super) struct Staged {
 }
 
 impl Staged {
-    /// Writes a file of `size` bytes beside its target. `durable`: brings it to the disk, too.
+    /// Writes a file of `size` bytes beside its target. `durable`: brings it to the disk, too. A target that is a link is itself replaced; devices,
+    /// pipes and folders, also behind links, never are.
     pub fn write(
         target: &Path,
         size: u64,
@@ -52,6 +53,10 @@ impl Staged {
         write: impl FnOnce(&mut Output<'_>) -> io::Result<()>,
     ) -> Result<Self, SaveError> {
         let attempt = || -> io::Result<TempPath> {
+            let replaced = std::fs::metadata(target).ok();
+            if replaced.as_ref().is_some_and(|replaced| !replaced.is_file()) {
+                return Err(io::Error::other("it is a device, a pipe or a folder, not a file"));
+            }
             let folder = folder_of(target);
             let prefix = format!(".{}.", target.file_name().unwrap_or_default().to_string_lossy());
             let mut builder = tempfile::Builder::new();
@@ -59,7 +64,7 @@ impl Staged {
             #[cfg(unix)]
             builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
             let file = builder.tempfile_in(&folder)?;
-            if let Ok(replaced) = std::fs::metadata(target) {
+            if let Some(replaced) = replaced {
                 file.as_file().set_permissions(replaced.permissions())?;
             }
             let handle = file.as_file().try_clone()?;

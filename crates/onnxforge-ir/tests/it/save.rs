@@ -490,3 +490,20 @@ fn data_of_sparse_tensors_is_in_use() {
     store(&weights(), &path, External::Split).unwrap();
     assert_eq!(stored(&path, "location")[0].1, "m.onnx.1.data");
 }
+
+#[cfg(unix)]
+#[test]
+fn what_is_no_file_is_not_replaced() {
+    let folder = folder();
+    let (socket, link) = (folder.path().join("socket.onnx"), folder.path().join("link.onnx"));
+    let listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    std::os::unix::fs::symlink(&socket, &link).unwrap();
+    for path in [&socket, &link] {
+        let before = path.symlink_metadata().unwrap().file_type();
+        let error = store(&weights(), path, External::Inline).unwrap_err().to_string();
+        assert!(error.contains("not a file"), "{error}");
+        assert_eq!(path.symlink_metadata().unwrap().file_type(), before);
+    }
+    drop(listener);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+}

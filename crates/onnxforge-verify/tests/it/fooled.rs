@@ -170,3 +170,44 @@ fn steps_excuse_only_what_is_behind_them() {
     };
     assert_eq!(said(interface, &model("0.0"), &model("0.01")), Verdict::Different);
 }
+
+#[test]
+fn sizes_that_are_multiples_are_tried() {
+    let interface = "(float[batch, seq] x) => (float[A, B] y)";
+    let wrong = |axis: usize, of: usize| {
+        format!(
+            "s = Shape<start = {axis}, end = {}>(x) k = Constant<value_ints = [{of}]>() m = Mod(s, k) z = Constant<value_ints = [0]>()
+             e = Equal(m, z) f = Cast<to = 1>(e) r = Relu(x) y = Add(r, f)",
+            axis + 1
+        )
+    };
+    for (axis, of) in [(0, 4), (0, 8), (0, 16), (0, 32), (1, 4), (1, 8), (1, 16), (1, 32), (1, 64)] {
+        assert_eq!(said(interface, "y = Relu(x)", &wrong(axis, of)), Verdict::Different, "{axis}: {of}");
+    }
+}
+
+#[test]
+fn thresholds_are_looked_for_behind_arithmetic() {
+    let shifted = "k = Constant<value_float = 1000.0>() s = Sub(x, k)";
+    let scaled = "k = Constant<value_float = 255.0>() d = Div(x, k)";
+    let cases = [
+        (format!("{shifted} r = Relu(s) y = Add(x, r)"), "y = Identity(x)".to_owned()),
+        (format!("{shifted} y = Abs(s)"), format!("{shifted} y = Neg(s)")),
+        (
+            format!("{scaled} h = Constant<value_float = 0.5>() g = Greater(d, h) y = Cast<to = 1>(g)"),
+            "z = Constant<value_float = 0.0>() y = Mul(x, z)".to_owned(),
+        ),
+        (
+            format!(
+                "{scaled} l = Constant<value_float = 0.0>() h = Constant<value_float = 1.0>() y = Clip(d, l, h)"
+            ),
+            format!("{scaled} y = Relu(d)"),
+        ),
+        ("t = ThresholdedRelu<alpha = 1000.0>(x) y = Add(x, t)".to_owned(), "y = Identity(x)".to_owned()),
+    ];
+    let interface = "(float[N, 4] x) => (float[A, B] y)";
+    for (right, wrong) in cases {
+        assert_eq!(said(interface, &right, &right), Verdict::Identical, "{right}");
+        assert_eq!(said(interface, &right, &wrong), Verdict::Different, "{right}");
+    }
+}

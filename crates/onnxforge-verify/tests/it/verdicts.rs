@@ -212,3 +212,167 @@ fn sizes_are_reported_and_can_be_set() {
     assert_eq!((report.samples, &report.sizes[..2]), (2, &["N=2".to_owned(), "N=1".to_owned()][..]));
     assert!(report.sizes.len() > 2, "{:?}", report.sizes);
 }
+
+#[test]
+fn small_numbers_beside_large_ones_count() {
+    let scaled = |factors: &str| format!("k = Constant<value = float[4] {{{factors}}}>() y = Mul(x, k)");
+    let right = scaled("1.0, 123456789.0, 1.0, 1.0");
+    assert_eq!(said(X, &right, &right), Verdict::Identical);
+    for wrong in ["1.0, 123456789.0, 1.0, -1.0", "1.0, 123456789.0, 1.0, 1.001"] {
+        assert_eq!(said(X, &right, &scaled(wrong)), Verdict::Different, "{wrong}");
+    }
+    // Boxes of hundreds of pixels beside scores, both of them rounded in another way.
+    let head = |boxes: &str, scores: &str| {
+        format!(
+            "s = Sigmoid(x) k = Constant<value_float = {boxes}>() b = Mul(s, k) c = Tanh(x) m = Constant<value_float = {scores}>()
+             q = Mul(c, m) y = Concat<axis = 1>(b, q)"
+        )
+    };
+    let interface = "(float[N, 64] x) => (float[A, B] y)";
+    assert_eq!(said(interface, &head("640.0", "1.0"), &head("640.00006", "0.9999999")), Verdict::Rounding);
+    assert_eq!(said(interface, &head("640.0", "1.0"), &head("640.0", "1.0003")), Verdict::Different);
+    // What nearly cancels is off by as much as what is in front of it.
+    let interface = "(float[N, 500] x) => (float[A] y)";
+    let sum = "a = Constant<value_ints = [1]>() y = ReduceSum<keepdims = 0>(x, a)";
+    let halves = "a = Constant<value_ints = [1]>() z = Constant<value_ints = [0]>() h = Constant<value_ints = [250]>() e = Constant<value_ints = [500]>()
+         p = Slice(x, z, h, a) q = Slice(x, h, e, a) s = Add(p, q) y = ReduceSum<keepdims = 0>(s, a)";
+    assert_eq!(said(interface, sum, halves), Verdict::Rounding);
+    let doubles = "(double[N, 500] x) => (double[A] y)";
+    assert_eq!(said(doubles, sum, halves), Verdict::Rounding);
+}
+
+#[test]
+fn parts_of_values_are_judged_by_themselves() {
+    let large = "k = Constant<value_float = 123456789.0>() b = Mul(x, k)";
+    let sequence = "(float[N, 4] x) => (seq(float) y)";
+    let right = format!("{large} y = SequenceConstruct(b, x)");
+    assert_eq!(said(sequence, &right, &right), Verdict::Identical);
+    assert_eq!(
+        said(sequence, &right, &format!("{large} n = Neg(x) y = SequenceConstruct(b, n)")),
+        Verdict::Different
+    );
+    let map = |factor: &str| {
+        format!(
+            "k = Constant<value = float[2] {{123456789.0, {factor}}}>() z = Mul(x, k) y = ai.onnx.ml.ZipMap<classlabels_int64s = [1, 2]>(z)"
+        )
+    };
+    let interface = "(float[N, 2] x) => (seq(map(int64, float)) y)";
+    assert_eq!(said(interface, &map("1.0"), &map("1.0")), Verdict::Identical);
+    assert_eq!(said(interface, &map("1.0"), &map("-1.0")), Verdict::Different);
+}
+
+#[test]
+fn a_wrong_column_behind_a_step_is_no_flip() {
+    let net = |class: &str| {
+        format!(
+            "s = Constant<value_float = 0.05>() zp = Constant<value = int8 {{0}}>() q = QuantizeLinear(x, s, zp) d = DequantizeLinear(q, s, zp)
+             k = Constant<value_int = 1000>() o = Constant<value_int = 0>() one = Constant<value_int = 1>() r = Range(o, k, one) f = Cast<to = 1>(r)
+             t = Sin(f) seven = Constant<value_int = 7>() e = Equal(r, seven) c = Constant<value_float = {class}>() n = Where(e, c, t)
+             ax = Constant<value_ints = [0]>() w = Unsqueeze(n, ax) m = ReduceMean<keepdims = 1>(d, a1) y = Mul(m, w)"
+        )
+        .replacen("s = ", "a1 = Constant<value_ints = [1]>() s = ", 1)
+    };
+    let interface = "(float[N, 16] x) => (float[A, B] y)";
+    let (right, rounded) = (net("0.5"), net("0.50000006"));
+    assert_eq!(said(interface, &right, &right), Verdict::Identical);
+    assert_eq!(said(interface, &right, &rounded), Verdict::Rounding);
+    for wrong in ["0.0", "-0.5"] {
+        assert_eq!(said(interface, &right, &net(wrong)), Verdict::Different, "{wrong}");
+    }
+}
+
+#[test]
+fn parameters_of_draws_count() {
+    let cases = [
+        ("r = RandomNormalLike(x) y = Add(x, r)", "r = RandomNormalLike<mean = 5.0>(x) y = Add(x, r)"),
+        ("r = RandomNormalLike(x) y = Add(x, r)", "r = RandomNormalLike<scale = 0.01>(x) y = Add(x, r)"),
+        ("r = RandomUniformLike(x) y = Add(x, r)", "r = RandomUniformLike<low = -1.0>(x) y = Add(x, r)"),
+        (
+            "r = RandomUniformLike<seed = 1.0>(x) y = Add(x, r)",
+            "r = RandomUniformLike<seed = 2.0>(x) y = Add(x, r)",
+        ),
+        (
+            "r = RandomNormal<shape = [1, 4]>() y = Add(x, r)",
+            "r = RandomNormal<shape = [1, 1]>() y = Add(x, r)",
+        ),
+        (
+            "r = Multinomial<sample_size = 1>(x) f = Cast<to = 1>(r) y = Add(x, f)",
+            "r = Multinomial<sample_size = 4>(x) f = Cast<to = 1>(r) y = Add(x, f)",
+        ),
+        (
+            "p = Constant<value = float[1, 4] {0.1, 0.1, 0.1, 0.1}>() r = Bernoulli(p) y = Add(x, r)",
+            "p = Constant<value = float[1, 4] {0.9, 0.9, 0.9, 0.9}>() r = Bernoulli(p) y = Add(x, r)",
+        ),
+        ("r = Bernoulli(x) y = Add(x, r)", "s = Abs(x) r = Bernoulli(s) y = Add(x, r)"),
+        ("s = Abs(x) r = Bernoulli(s) y = Add(x, r)", "r = Bernoulli(x) y = Add(x, r)"),
+        (
+            "p = Constant<value_float = 0.1>() t = Constant<value = bool {1}>() r = Dropout(x, p, t) y = Identity(r)",
+            "p = Constant<value_float = 0.9>() t = Constant<value = bool {1}>() r = Dropout(x, p, t) y = Identity(r)",
+        ),
+    ];
+    for (right, wrong) in cases {
+        assert_eq!(said(X, right, right), Verdict::Identical, "{right}");
+        assert_eq!(said(X, right, wrong), Verdict::Different, "{wrong}");
+    }
+    // Defaults may be said, and what is computed may be what comes in.
+    let said_so = "r = RandomNormalLike<mean = 0.0, scale = 1.0, dtype = 1>(x) y = Add(x, r)";
+    assert_eq!(said(X, cases[0].0, said_so), Verdict::Identical);
+    let other_input = "(float[N, 4] x, float[N, 4] z) => (float[A, B] y)";
+    assert_eq!(
+        said(other_input, "r = Bernoulli(x) y = Add(z, r)", "r = Bernoulli(z) y = Add(z, r)"),
+        Verdict::Different
+    );
+    let copied = "i = Identity(x) r = Bernoulli(i) y = Add(x, r)";
+    assert_eq!(said(X, copied, "r = Bernoulli(x) y = Add(x, r)"), Verdict::Identical);
+}
+
+#[test]
+fn large_integers_are_compared_as_such() {
+    let interface = "(int64[N, 4] x) => (int64[A, B] y)";
+    let sum = |number: &str| format!("k = Constant<value_int = {number}>() y = Add(x, k)");
+    assert_eq!(said(interface, &sum("1152921504606846976"), &sum("1152921504606846977")), Verdict::Different);
+}
+
+#[test]
+fn what_has_no_finite_float64_run_is_undetermined() {
+    let noise = "b = Constant<value_float = 1e6>() a = Add(x, b) s = Sub(a, b) z = Sub(s, x)";
+    let report =
+        compared(X, &format!("{noise} y = Reciprocal(z)"), &format!("{noise} r = Reciprocal(z) y = Neg(r)"));
+    assert!(report.unwrap().verdict >= Verdict::Undetermined);
+}
+
+#[test]
+fn doubts_of_further_runs_count() {
+    let large = "s = Shape<start = 0, end = 1>(x) four = Constant<value_ints = [4]>() g = Greater(s, four) f = Cast<to = 1>(g)";
+    let first =
+        format!("{large} k = Constant<value_float = 1e9>() b = Mul(f, k) a = Add(x, b) y = Sub(a, b)");
+    let second =
+        format!("{large} two = Constant<value_float = -2.0>() m = Mul(f, two) n = Mul(x, m) y = Add(x, n)");
+    assert!(said(X, &first, &second) >= Verdict::Undetermined);
+}
+
+#[test]
+fn sequences_that_are_always_empty_say_nothing() {
+    let interface = "(float[N, 4] x) => (seq(float[P, Q]) y)";
+    let model = |given: &str| {
+        format!(
+            "t = Tanh(x) n = {given}(x) m = ReduceMax<keepdims = 0>(t) two = Constant<value_float = 2.0>() c = Greater(m, two)
+             y = If(c) <then_branch = t1 () => (seq(float[P, Q]) u) {{ u = SequenceConstruct(n) }},
+                        else_branch = e1 () => (seq(float[P, Q]) v) {{ v = SequenceEmpty() }}>"
+        )
+    };
+    assert_eq!(said(interface, &model("Identity"), &model("Neg")), Verdict::Undetermined);
+}
+
+#[test]
+fn columns_that_are_always_nan_hide_what_they_are() {
+    let model = |power: &str| {
+        format!(
+            "k = Constant<value = float[4] {{0.0, 1000000.0, 1000000.0, 1000000.0}}>() s = Sub(x, k)
+             p = Constant<value = float[4] {{2.0, {power}, {power}, {power}}}>() y = Pow(s, p)"
+        )
+    };
+    assert_eq!(said(X, &model("0.5"), &model("0.7")), Verdict::Undetermined);
+    // Some NaN in every column is no harm.
+    assert_eq!(said(X, "y = Log(x)", "y = Log(x)"), Verdict::Identical);
+}

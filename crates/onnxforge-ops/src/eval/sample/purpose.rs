@@ -36,9 +36,11 @@ impl Purpose {
         let length = lengths(model, inference, id).iter().filter_map(Dim::as_const).min();
         let is_text = inference.tensor(id).is_some_and(|fact| fact.dtype == Some(DType::String));
         let words = if is_text { words(model, id) } else { Vec::new() };
-        let levels = if is_text { Vec::new() } else { levels(model, inference, id, BEHIND) };
+        let behind = |affine| Behind { nodes: BEHIND, affine, is_moved: false };
+        let of = |behind| if is_text { Vec::new() } else { levels(model, inference, id, behind) };
+        let (levels, direct) = (of(behind(AFFINE)), of(behind(0)));
         let is_mask =
-            is_mask(model, id) || !levels.is_empty() && levels.iter().all(|(_, x)| [0.0, 1.0].contains(x));
+            is_mask(model, id) || !direct.is_empty() && direct.iter().all(|(_, x)| [0.0, 1.0].contains(x));
         Self { range, length, is_mask, is_shape: is_shape(model, id), words, levels }
     }
 
@@ -112,10 +114,104 @@ fn is_shape(model: &Model, id: ValueId) -> bool {
 
 /// How many operators that put columns together or fill them are looked behind.
 const BEHIND: usize = 3;
+/// How many that add, multiply and the like.
+const AFFINE: usize = 6;
+
+/// How far numbers are looked for.
+#[derive(Clone, Copy)]
+struct Behind {
+    nodes: usize,
+    affine: usize,
+    /// Something was added or multiplied, so that 0 is another number.
+    is_moved: bool,
+}
+
+impl Behind {
+    fn nodes(self) -> Option<Self> {
+        self.nodes.checked_sub(1).map(|nodes| Self { nodes, ..self })
+    }
+
+    fn affine(self) -> Option<Self> {
+        self.affine.checked_sub(1).map(|affine| Self { affine, is_moved: true, ..self })
+    }
+}
+
+/// The numbers that an input must be so that, behind a constant that is added, multiplied and the like, it is one of `later`.
+fn undone(inference: &Inference, node: &Node, index: usize, later: Vec<Level>) -> Vec<Level> {
+    let other = 1 - index;
+    let constants = constant(inference, node, other);
+    let dims = node.input(other).and_then(|value| inference.shape(value)).unwrap_or_default();
+    // One number for each column, or for other parts.
+    let are_columns =
+        constants.len() > 1 && dims.last().and_then(Dim::as_const) == Some(constants.len() as i64);
+    let undo = |level: f64, c: f64| match (&*node.op().name, index) {
+        ("Add", _) => level - c,
+        ("Sub", 0) => level + c,
+        ("Sub", _) => c - level,
+        ("Mul", _) => level / c,
+        ("Div", 0) => level * c,
+        _ => c / level,
+    };
+    let pairs =
+        later.into_iter().flat_map(|level| constants.iter().enumerate().map(move |pair| (level, pair)));
+    let made = pairs.filter_map(|((column, level), (place, &c))| {
+        let fits = !are_columns || column.is_none_or(|column| column == place);
+        fits.then_some((if are_columns { Some(place) } else { column }, undo(level, c)))
+    });
+    made.filter(|(_, level)| level.abs() < LARGEST).collect()
+}
+
+/// Numbers from here on stand for infinity.
+const LARGEST: f64 = 1e30;
+
+/// The numbers at which an operator does something else by itself.
+fn own(node: &Node, is_moved: bool) -> Vec<f64> {
+    let attr = |name: &str, default: f64| attr_numbers(node, name).first().copied().unwrap_or(default);
+    match &*node.op().name {
+        "ThresholdedRelu" => vec![attr("alpha", 1.0)],
+        "Shrink" => vec![attr("lambd", 0.5), -attr("lambd", 0.5)],
+        "HardSigmoid" => {
+            let (alpha, beta) = (attr("alpha", 0.2), attr("beta", 0.5));
+            let ends = [-beta / alpha, (1.0 - beta) / alpha];
+            ends.into_iter().filter(|end| end.is_finite()).collect()
+        }
+        "HardSwish" => vec![-3.0, 3.0],
+        "Relu" | "LeakyRelu" | "PRelu" | "Elu" | "Selu" | "Celu" | "Abs" | "Sign" | "Floor" | "Ceil"
+        | "Sigmoid" | "Tanh" | "Softplus" | "Erf"
+            if is_moved =>
+        {
+            vec![0.0]
+        }
+        "Round" if is_moved => vec![0.0],
+        "Round" => vec![0.5, 1.5, -0.5, 2.5],
+        _ => Vec::new(),
+    }
+}
+
+/// A number, in a column or in any.
+type Level = (Option<usize>, f64);
 
 /// The numbers that a value is compared with, the ends of what it is quantized to, and those that trees and encoders split at or know.
-fn levels(model: &Model, inference: &Inference, id: ValueId, behind: usize) -> Vec<(Option<usize>, f64)> {
+fn levels(model: &Model, inference: &Inference, id: ValueId, behind: Behind) -> Vec<Level> {
+    let after = |node: &Node, behind: Option<Behind>| {
+        let later = node.output(0).zip(behind);
+        later.map(|(value, behind)| levels(model, inference, value, behind)).unwrap_or_default()
+    };
     let mut found = used(model, id, &|node, index| match (&*node.op().name, index) {
+        ("Add" | "Sub" | "Mul" | "Div", 0 | 1) if behind.affine > 0 => {
+            match constant(inference, node, 1 - index) {
+                constants if constants.is_empty() => Vec::new(),
+                _ => undone(inference, node, index, after(node, behind.affine())),
+            }
+        }
+        ("Neg", 0) if behind.affine > 0 => {
+            after(node, behind.affine()).into_iter().map(|(column, level)| (column, -level)).collect()
+        }
+        // The number itself and what it takes to go round once more.
+        ("Mod", 0) if behind.affine > 0 => anywhere(constant(inference, node, 1)),
+        ("BitShift", 0) if behind.affine > 0 => anywhere(
+            constant(inference, node, 1).into_iter().filter(|by| *by < 63.0).map(f64::exp2).collect(),
+        ),
         ("Equal" | "Greater" | "GreaterOrEqual" | "Less" | "LessOrEqual", 0 | 1) => {
             anywhere(constant(inference, node, 1 - index))
         }
@@ -130,13 +226,23 @@ fn levels(model: &Model, inference: &Inference, id: ValueId, behind: usize) -> V
         ("QuantizeLinear", 0) => anywhere(quantized(inference, node)),
         ("TreeEnsembleClassifier" | "TreeEnsembleRegressor" | "TreeEnsemble", 0) => splits(node),
         ("Binarizer", 0) => anywhere(attr_numbers(node, "threshold")),
-        ("Scaler", 0) => scaled(node),
+        ("Scaler", 0) => {
+            let later = if behind.affine > 0 { after(node, behind.affine()) } else { Vec::new() };
+            let (offsets, scales) = (attr_numbers(node, "offset"), attr_numbers(node, "scale"));
+            let at = |numbers: &[f64], column: usize| numbers.get(column % numbers.len().max(1)).copied();
+            let columns = later.into_iter().flat_map(|(column, level)| {
+                let columns = column.map_or(0..offsets.len().max(scales.len()), |column| column..column + 1);
+                columns.map(move |column| (column, level))
+            });
+            let undone = columns.filter_map(|(column, level)| {
+                Some((Some(column), level / at(&scales, column)? + at(&offsets, column)?))
+            });
+            scaled(node).into_iter().chain(undone.filter(|(_, level)| level.abs() < LARGEST)).collect()
+        }
         ("Imputer" | "ArrayFeatureExtractor", 0) | ("Concat" | "FeatureVectorizer", _) => {
             let names = ["replaced_value_float", "replaced_value_int64"];
             let own = names.into_iter().flat_map(|name| attr_numbers(node, name));
-            let later = node.output(0).zip(behind.checked_sub(1));
-            let later =
-                later.map(|(value, behind)| levels(model, inference, value, behind)).unwrap_or_default();
+            let later = after(node, behind.nodes());
             let is_moved = *node.op().name != *"Imputer";
             let later = later.into_iter().map(|(column, level)| (column.filter(|_| !is_moved), level));
             own.map(|level| (None, level)).chain(later).collect()
@@ -145,6 +251,7 @@ fn levels(model: &Model, inference: &Inference, id: ValueId, behind: usize) -> V
             let names = ["keys_int64s", "keys_floats", "keys_tensor", "cats_int64s"];
             anywhere(names.into_iter().flat_map(|name| attr_numbers(node, name)).collect())
         }
+        (_, 0) if behind.affine > 0 => anywhere(own(node, behind.is_moved)),
         _ => Vec::new(),
     });
     found.truncate(MOST);
@@ -157,11 +264,16 @@ fn anywhere(numbers: Vec<f64>) -> Vec<(Option<usize>, f64)> {
 
 /// The elements of a small constant that a node takes.
 fn constant(inference: &Inference, node: &Node, input: usize) -> Vec<f64> {
-    /// Most elements of something that is compared with as a whole.
+    /// Most elements of something that is read at all, and of which some are taken.
+    const READ: usize = 1 << 14;
     const FEW: usize = 16;
     let fact = node.input(input).and_then(|value| inference.tensor(value));
     match fact.and_then(|fact| fact.value.as_ref()) {
-        Some(Known::Array(array)) if array.len() <= FEW => array.to_f64s().unwrap_or_default(),
+        Some(Known::Array(array)) if array.len() <= READ => {
+            let numbers = array.to_f64s().unwrap_or_default();
+            let step = numbers.len().div_ceil(MOST).max(1);
+            numbers.into_iter().step_by(step).collect()
+        }
         Some(Known::Dims(dims)) if dims.len() <= FEW => {
             dims.iter().filter_map(Dim::as_const).map(|size| size as f64).collect()
         }

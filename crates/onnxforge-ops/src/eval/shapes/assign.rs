@@ -36,12 +36,14 @@ pub const ASSIGNMENTS: [Assignment; 16] = [
     Assignment::Sizes(&[224]),
     Assignment::Sizes(&[512]),
 ];
-/// Larger sizes: further than small windows, blocks of kernels and tables of positions reach.
-pub const LARGER: [Assignment; 5] = [
+/// Larger sizes: further than small windows, blocks of kernels and tables of positions reach, odd ones, equal ones and multiples of powers of two.
+pub const LARGER: [Assignment; 7] = [
     Assignment::Sizes(&[5, 19, 33, 40, 23]),
-    Assignment::Sizes(&[2, 70, 9, 12, 65]),
+    Assignment::Sizes(&[64, 32, 16, 48, 8]),
     Assignment::Sizes(&[9, 130, 17, 6, 11]),
+    Assignment::Sizes(&[4, 256, 64, 64, 12]),
     Assignment::Sizes(&[1, 515, 70, 5, 3]),
+    Assignment::Sizes(&[2, 64, 9, 12, 65]),
     Assignment::Empty(&[2, 37, 6]),
 ];
 /// The largest size that is tried where requirements leave only large ones.
