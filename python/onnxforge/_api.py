@@ -95,7 +95,7 @@ def optimize(model: Model, output: PathLike, **options: Unpack[OptimizeOptions])
 def optimize(model: M, output: None = None, **options: Unpack[OptimizeOptions]) -> OptimizeResult[M]: ...
 @overload
 def optimize(model: Stored, output: None = None, **options: Unpack[OptimizeOptions]) -> OptimizeResult[bytes]: ...
-def optimize(
+def optimize(  # pyright: ignore[reportInconsistentOverload]
     model: Model,
     output: Optional[PathLike] = None,
     *,
@@ -226,7 +226,7 @@ def upgrade(model: Model, output: PathLike, **options: Unpack[UpgradeOptions]) -
 def upgrade(model: M, output: None = None, **options: Unpack[UpgradeOptions]) -> UpgradeResult[M]: ...
 @overload
 def upgrade(model: Stored, output: None = None, **options: Unpack[UpgradeOptions]) -> UpgradeResult[bytes]: ...
-def upgrade(
+def upgrade(  # pyright: ignore[reportInconsistentOverload]
     model: Model,
     output: Optional[PathLike] = None,
     *,
@@ -288,7 +288,7 @@ def float16(model: Model, output: PathLike, **options: Unpack[Float16Options]) -
 def float16(model: M, output: None = None, **options: Unpack[Float16Options]) -> Float16Result[M]: ...
 @overload
 def float16(model: Stored, output: None = None, **options: Unpack[Float16Options]) -> Float16Result[bytes]: ...
-def float16(
+def float16(  # pyright: ignore[reportInconsistentOverload]
     model: Model,
     output: Optional[PathLike] = None,
     *,
@@ -930,7 +930,7 @@ def tag(model: Model, output: PathLike, **options: Unpack[TagOptions]) -> TagRes
 def tag(model: M, output: None = None, **options: Unpack[TagOptions]) -> TagResult[M]: ...
 @overload
 def tag(model: Stored, output: None = None, **options: Unpack[TagOptions]) -> TagResult[bytes]: ...
-def tag(
+def tag(  # pyright: ignore[reportInconsistentOverload]
     model: Model,
     output: Optional[PathLike] = None,
     *,
@@ -1157,7 +1157,7 @@ def restore(model: Model, output: PathLike, *, original: Model, **options: Unpac
 def restore(model: M, output: None = None, *, original: Model, **options: Unpack[RestoreOptions]) -> ModelResult[M]: ...
 @overload
 def restore(model: Stored, output: None = None, *, original: Model, **options: Unpack[RestoreOptions]) -> ModelResult[bytes]: ...
-def restore(
+def restore(  # pyright: ignore[reportInconsistentOverload]
     model: Model,
     output: Optional[PathLike] = None,
     *,
@@ -1214,7 +1214,7 @@ def strip(model: Model, output: PathLike, **options: Unpack[StripOptions]) -> Mo
 def strip(model: M, output: None = None, **options: Unpack[StripOptions]) -> ModelResult[M]: ...
 @overload
 def strip(model: Stored, output: None = None, **options: Unpack[StripOptions]) -> ModelResult[bytes]: ...
-def strip(
+def strip(  # pyright: ignore[reportInconsistentOverload]
     model: Model,
     output: Optional[PathLike] = None,
     *,

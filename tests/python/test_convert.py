@@ -1,6 +1,7 @@
 """Models as files of TensorFlow Lite: LiteRT runs what was written, and computes what ONNX Runtime does."""
 
 import json
+import sys
 
 import litert
 import numpy as np
@@ -13,6 +14,9 @@ from conftest import ROOT
 SIZES = [{"batch": 1, "seq": 7}, {"batch": 3, "seq": 12}]
 #: The largest difference, as a share of the largest magnitude.
 BOUND = 1e-5
+
+#: Where LiteRT and ONNX Runtime are found.
+WITH = {"VIRTUAL_ENV": sys.prefix, "ORT_DYLIB_PATH": ""}
 
 
 def made_up(session, sizes, seed=0):
@@ -47,7 +51,7 @@ def differences(model, converted, sizes):
 def converted(forge, tmp_path):
     def convert(model, *args):
         out = tmp_path / "out.tflite"
-        report = json.loads(forge("convert", model, "-o", out, *args, "--json", "-").good().out)
+        report = json.loads(forge("convert", model, "-o", out, *args, "--json", "-", env=WITH).good().out)
         return out, report
 
     return convert
@@ -138,9 +142,9 @@ def test_the_result_runs_in_litert(converted):
 
 def test_bench_measures_files(converted, forge):
     out, _ = converted(ROOT / "examples/small_cnn.onnx")
-    report = json.loads(forge("bench", out, out, "--rounds", "3", "--json", "-").good().out)
+    report = json.loads(forge("bench", out, out, "--rounds", "3", "--json", "-", env=WITH).good().out)
     assert report["host"] == "LiteRT" and len(report["models"]) == 2
-    assert forge("bench", out, ROOT / "examples/small_cnn.onnx").code != 0
+    assert forge("bench", out, ROOT / "examples/small_cnn.onnx", env=WITH).code != 0
 
 
 def test_a_file_says_where_it_comes_from(converted):

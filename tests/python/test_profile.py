@@ -1,6 +1,8 @@
 """`profile`: whose time it is, and whether times add up."""
 
+import functools
 import json
+import sys
 import xml.etree.ElementTree as ElementTree
 
 import numpy as np
@@ -11,6 +13,12 @@ from onnx import helper, numpy_helper
 
 BLOCKS = 10
 CLASSES = {"": "demo.Net", **{f"blocks.{index}": "demo.Block" for index in range(BLOCKS)}}
+
+
+@pytest.fixture
+def forge(forge):
+    """The command line, where ONNX Runtime is found."""
+    return functools.partial(forge, env={"VIRTUAL_ENV": sys.prefix, "ORT_DYLIB_PATH": ""})
 
 
 def told(outcome):

@@ -212,6 +212,7 @@ def simplify(
     # What fixes the interface was done; the passes go on with what the rewriter made.
     again = {**options, "opset": "keep", "set_shape": None, "outputs": None, **passes}
     for _ in range(MOST_TURNS if rewriters and simplified is not None else 0):
+        assert simplified is not None
         simplified, changed, right = rewrite(simplified, rewriters, tried)
         good = good and right
         if not changed:
@@ -224,7 +225,7 @@ def simplify(
         found = simplified if simplified is not None else os.fspath(output_path or "")
         good = agree(ready, found, int(check_n), tried, fixed, check_rtol, check_atol) and good
     if output_path is not None:
-        if in_memory:
+        if simplified is not None:
             onnxforge.save(simplified, output_path, external="auto")
         if os.path.getsize(output_path) > _bytes("external_data_threshold", external_data_threshold):
             onnxforge.save(output_path, output_path, external="split")
@@ -248,7 +249,7 @@ def _check_providers(providers: Sequence[str | tuple[str, dict[str, object]]] | 
     if not names:
         return
     try:
-        from onnxruntime import get_all_providers
+        from onnxruntime import get_all_providers  # pyright: ignore[reportAttributeAccessIssue]
     except ImportError:
         return
     known = get_all_providers()

@@ -186,8 +186,9 @@ def run_optimizer(
     with tempfile.TemporaryDirectory() as folder:
         source = within_reach(model, folder)
         if output is not None:
-            return None, onnxforge.optimize(source, os.fspath(output), external=external, **options)
-        if not is_path(source):
+            saved = onnxforge.optimize(source, os.fspath(output), external=external, **options)
+            return None, saved
+        if isinstance(source, onnx.ModelProto):
             result = onnxforge.optimize(source, **options)
             return result.model, result
         file = os.path.join(folder, "result.onnx")

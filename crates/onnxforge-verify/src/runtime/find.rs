@@ -88,6 +88,7 @@ fn in_package(python: &OsString) -> Option<PathBuf> {
 }
 
 /// Whether an interpreter has a package. It is located, not imported.
+#[cfg(feature = "litert")]
 pub(super) fn has_package(python: &OsString, package: &str) -> bool {
     let locate = format!(
         "import sys\nsys.path = [place for place in sys.path if place]\nimport importlib.util as u\n\
