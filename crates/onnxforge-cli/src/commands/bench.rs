@@ -154,6 +154,10 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     }
     let models = args.models.iter().map(|path| output.files.load(path)).collect::<Result<Vec<_>, _>>()?;
     let inputs = inputs(args, &models, output)?;
+    if let Host::OnnxRuntime(_) = host {
+        // What ONNX Runtime does not take is reported before anything is measured.
+        Inputs::new(&inputs)?;
+    }
     let folder = tempfile::tempdir()?;
     let process = Process {
         args,
@@ -226,8 +230,6 @@ fn inputs(args: &Args, models: &[Model], output: &Output) -> Result<HashMap<Stri
             }
         })?;
     }
-    // What ONNX Runtime does not take is told before anything is measured.
-    Inputs::new(&inputs)?;
     Ok(inputs)
 }
 

@@ -11,16 +11,16 @@ sys.path = [place for place in sys.path if place]
 def interpreter(path, threads):
     from ai_edge_litert.interpreter import Interpreter
 
-    loaded = Interpreter(path, num_threads=threads)
-    return loaded, loaded.get_signature_runner() if len(loaded.get_signature_list()) == 1 else None
+    return Interpreter(path, num_threads=threads)
 
 
 def run(question):
     import numpy as np
 
-    loaded, runner = interpreter(question["file"], question["threads"])
-    if runner is None:
+    loaded = interpreter(question["file"], question["threads"])
+    if len(loaded.get_signature_list()) != 1:
         raise ValueError("it has not exactly one signature")
+    runner = loaded.get_signature_runner()
     given = np.load(question["inputs"])
     inputs = {name: given[str(index)] for index, name in enumerate(question["names"])}
     outputs = runner(**inputs)
@@ -49,7 +49,7 @@ def measure(question):
     sessions, loads = [None] * len(files), [0.0] * len(files)
     for which in ((place + turn) % len(files) for place in range(len(files))):
         start = time.perf_counter()
-        loaded, _ = interpreter(files[which], question["threads"])
+        loaded = interpreter(files[which], question["threads"])
         ports = {detail["index"]: detail for detail in loaded.get_input_details()}
         by_name = next(iter(loaded.get_signature_list().values()))["inputs"]
         places = loaded._get_full_signature_list()
