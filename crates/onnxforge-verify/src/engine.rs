@@ -17,9 +17,6 @@ const LONGEST: Duration = Duration::from_secs(120);
 /// The same for a model with a loop that may have no end.
 const LONGEST_ENDLESS: Duration = Duration::from_secs(4);
 
-/// Bytes of what a model computes from its constants that stay between its few runs: transposed weights are as large as the model.
-const KEPT: u64 = 32 << 20;
-
 /// Whether a Loop ends only where its body says so; only the native engine can be stopped.
 pub fn may_run_forever(model: &Model) -> bool {
     model.nodes().any(|(_, node)| node.op().is("Loop") && node.input(0).is_none())
@@ -175,13 +172,8 @@ impl Engine {
                 // In 64 bits the weights take twice their memory, so they are decoded anew for each run.
                 let wide = self == Self::Oracle;
                 let memory = crate::memory::allowed();
-                let options = eval::Options {
-                    wide,
-                    memory,
-                    keep_constants: !wide,
-                    kept: KEPT,
-                    ..eval::Options::default()
-                };
+                let options =
+                    eval::Options { wide, memory, keep_constants: !wide, ..eval::Options::default() };
                 let longest = if may_run_forever(model) { LONGEST_ENDLESS } else { LONGEST };
                 Ok(Ready::Own(Box::new(Session::new(model, options)), longest))
             }

@@ -113,7 +113,6 @@ pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
         wide: args.engine == Engine::Oracle,
         seed: args.seed,
         keep_constants: args.repeat > 1,
-        ..Options::default()
     };
     let session = Session::new(&model, options).watched(bar);
     let (mut times, mut values) = (Vec::new(), Vec::new());

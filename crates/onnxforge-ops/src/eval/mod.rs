@@ -14,7 +14,6 @@ pub mod stored;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use plan::Plan;
 
@@ -44,13 +43,11 @@ pub struct Options {
     pub seed: u64,
     /// Keep decoded constants, and what the graph computes from them alone, between runs, at the price of their memory.
     pub keep_constants: bool,
-    /// Bytes of what the graph computes from constants that are kept at most; the rest is computed anew in each run.
-    pub kept: u64,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { memory: 16 << 30, deadline: None, wide: false, seed: 0, keep_constants: true, kept: u64::MAX }
+        Self { memory: 16 << 30, deadline: None, wide: false, seed: 0, keep_constants: true }
     }
 }
 
@@ -107,8 +104,6 @@ pub struct Session<'m> {
     constants: Vec<OnceLock<Value>>,
     /// Nodes of the graph that compute the same in every run.
     fixed: HashSet<NodeId>,
-    /// Bytes of what they gave, as far as it is kept.
-    kept: AtomicU64,
     progress: &'m dyn Progress,
     clock: Option<&'m dyn Clock>,
 }
@@ -134,7 +129,6 @@ impl<'m> Session<'m> {
             functions: Functions::of(model),
             constants,
             fixed,
-            kept: AtomicU64::new(0),
             progress: &Silent,
             clock: None,
         }
@@ -184,9 +178,6 @@ impl<'m> Session<'m> {
     fn keep(&self, node: NodeId, inputs: u64, outputs: &[Value]) {
         let bytes: u64 = outputs.iter().map(Value::byte_len).sum();
         if bytes > inputs || !self.fixed.contains(&node) {
-            return;
-        }
-        if self.kept.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes) > self.options.kept {
             return;
         }
         for (output, value) in self.model.node(node).outputs().iter().zip(outputs) {
