@@ -126,7 +126,7 @@ def optimize(  # pyright: ignore[reportInconsistentOverload]
 ) -> OptimizeResult[Any]:
     """Make a model smaller without changing what it computes.
 
-    Every edit is checked where it happens, and the result is compared with the original; what is found wrong is left out.
+    Every edit is checked where it happens, and the result is compared with the original; what is found wrong is reverted.
 
     Args:
         model: A path, bytes, an `onnx.ModelProto` or an `onnx_ir.Model`.
@@ -150,7 +150,7 @@ def optimize(  # pyright: ignore[reportInconsistentOverload]
         external: Where weights go: `keep` leaves external weights external, in a data file of the result's own; `share` reads the
             original's data file instead, where that lies in the same folder; `inline`, `split` and `auto` move them.
         stop_after: Stop after so many edits.
-        allow_revert: `ok` stays true when something wrong was found and left out.
+        allow_revert: `ok` stays true when a faulty rewrite was reverted.
         declare_shapes: Declare inferred types and shapes in `value_info` and of outputs.
         name_nodes: Name nodes that have no name.
         rewriters: Functions that take an `onnx.ModelProto` and return a changed one, or `None` where they changed it in place. They run

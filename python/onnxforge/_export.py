@@ -155,7 +155,7 @@ def _exported(options: argparse.Namespace) -> Exported:
     model.eval()
     if options.args:
         given = call_of(options.args)
-        # Inputs of a model of transformers are made up one by one, so that one of them can be replaced.
+        # Inputs of a model of transformers are generated one by one, so that one of them can be replaced.
         known = call.kwargs if call is not None and options.source.startswith("hf:") and not given.args else {}
         call = Call(given.args, {**known, **given.kwargs})
     call = call or Call((), {})

@@ -75,7 +75,7 @@ class Job:
 class Attempt:
     """How one attempt ended."""
 
-    #: ``ok``, ``wrong`` (something wrong was found and left out), ``failed`` (an error that another attempt would meet again), ``died`` or
+    #: ``ok``, ``wrong`` (a faulty rewrite was reverted), ``failed`` (an error that another attempt would meet again), ``died`` or
     #: ``timeout``.
     status: str
     row: Mapping[str, Any]
@@ -356,7 +356,7 @@ def _work(job: Mapping[str, Any]) -> dict[str, Any]:
     differences = [each["difference"] for each in compared.get("outputs", ()) if each["difference"]]
     return {
         "status": "ok" if made.ok else "wrong",
-        "error": None if made.ok else "something wrong was found and left out",
+        "error": None if made.ok else "a faulty rewrite was reverted",
         "nodes_before": made.nodes_before,
         "nodes_after": made.nodes_after,
         "constant_bytes_before": made.report["before"]["constants"],

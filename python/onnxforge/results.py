@@ -98,7 +98,7 @@ class ModelResult(Result, Generic[M]):
 
 
 class OptimizeResult(ModelResult[M]):
-    """What became of a model. `ok` is false where something wrong was found and left out."""
+    """What became of a model. `ok` is false where a faulty rewrite was reverted."""
 
     @property
     def nodes_before(self) -> int:

@@ -1,4 +1,4 @@
-"""ONNX Runtime's time for attention: spelled out, as the standard operator, and as its own MultiHeadAttention; in turn, on the same inputs.
+"""ONNX Runtime's time for attention: decomposed, as the standard operator, and as its own MultiHeadAttention; in turn, on the same inputs.
 
     python tests/python/attention_speed.py
 """
@@ -54,11 +54,11 @@ def multi_head(masked):
     return [helper.make_node("MultiHeadAttention", inputs, ["y"], domain="com.microsoft", num_heads=HEADS)]
 
 
-FORMS = {"spelled out": spelled_out, "Attention": standard, "MultiHeadAttention": multi_head}
+FORMS = {"decomposed": spelled_out, "Attention": standard, "MultiHeadAttention": multi_head}
 
 
 def main():
-    print("| sequence | mask | spelled out, ms | Attention, ms | MultiHeadAttention, ms |\n|---|---|---|---|---|")
+    print("| sequence | mask | decomposed, ms | Attention, ms | MultiHeadAttention, ms |\n|---|---|---|---|---|")
     random = np.random.default_rng(0)
     for length in (32, 128, 384, 1024):
         for masked in (False, True):
@@ -80,7 +80,7 @@ def main():
                     results[name] = session.run(None, feeds)[0]
                     times[name].append((time.perf_counter() - start) * 1e3)
             for name, result in results.items():
-                assert np.allclose(result, results["spelled out"], atol=1e-5), name
+                assert np.allclose(result, results["decomposed"], atol=1e-5), name
             medians = [f"{statistics.median(column[2:]):.2f}" for column in times.values()]
             print(f"| {length} | {'yes' if masked else 'no'} | " + " | ".join(medians) + " |", flush=True)
 

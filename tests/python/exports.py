@@ -140,7 +140,7 @@ def hard_swish(layers=4):
 
 
 def instance_norm(sizes, opset, layers=3):
-    """Convolutions whose channels are normalized behind them, spelled out."""
+    """Convolutions whose channels are normalized behind them, decomposed."""
     w, draw = Writer(), np.random.default_rng(0)
     x = "x"
 

@@ -1,4 +1,4 @@
-"""ONNX Runtime's time on the processor for attention with a cache and grouped heads, one token at a time: spelled out, as the standard operator, and as its own
+"""ONNX Runtime's time on the processor for attention with a cache and grouped heads, one token at a time: decomposed, as the standard operator, and as its own
 GroupQueryAttention, the last two with the rotation of queries and keys; in turn, on the same inputs.
 
     python tests/python/grouped_attention_speed.py [--threads 1]
@@ -72,7 +72,7 @@ def grouped(query):
 
 
 FORMS = {
-    "spelled out": spelled_out(),
+    "decomposed": spelled_out(),
     "Attention": standard(),
     "GroupQueryAttention": grouped(["q", "k", "v"]),
     "GroupQueryAttention, packed": grouped(["packed", "", ""]),
@@ -131,7 +131,7 @@ def main():
                 results[name] = session.run(None, given)
                 times[name].append((time.process_time() - start) * 1e3)
         for name, found in results.items():
-            for one, other in zip(found, results["spelled out"], strict=True):
+            for one, other in zip(found, results["decomposed"], strict=True):
                 assert np.allclose(one, other, atol=1e-5), name
         medians = [f"{statistics.median(column[2:]):.3f}" for column in times.values()]
         print(f"| {context} | " + " | ".join(medians) + " |", flush=True)

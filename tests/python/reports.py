@@ -1,4 +1,4 @@
-"""Pages of `onnxforge report` with made-up data: the files of the page put together as the library does it.
+"""Pages of `onnxforge report` with synthetic data: the files of the page put together as the library does it.
 
     python tests/python/reports.py FOLDER       # writes bert.html, huge.html and hostile.html
 """

@@ -1,4 +1,4 @@
-"""All passes together on graphs as exporters write them: what was spelled out becomes the operator, in any order of the passes."""
+"""All passes together on graphs as exporters write them: what was decomposed becomes the operator, in any order of the passes."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""The page of `onnxforge report`, in a browser, with the made-up data of an ordinary model. See test_report_limits.py for the rest."""
+"""The page of `onnxforge report`, in a browser, with the synthetic data of an ordinary model. See test_report_limits.py for the rest."""
 
 import re
 

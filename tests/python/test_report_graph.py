@@ -1,4 +1,4 @@
-"""The graph in the page of `onnxforge report`, in a browser, with made-up data."""
+"""The graph in the page of `onnxforge report`, in a browser, with synthetic data."""
 
 import pytest
 

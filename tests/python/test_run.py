@@ -135,7 +135,7 @@ def test_shapes_are_compared_with_the_declarations(forge, tmp_path):
         return forge("run", path, "--inputs", tmp_path / "in.npz")
 
     run(a=(2, 3), b=4, c=4).good()
-    run(a=(2, 3), b=4).good()  # c is made up, with the size of b
+    run(a=(2, 3), b=4).good()  # c is synthetic, with the size of b
     run(a=7, b=4, c=4).refused("the input a is [7], declared [2,3]")
     run(a=(2, 3), b=4, c=1).good()  # one name, two sizes: runtimes take that
     run(a=(2, 3), b=4, c=3).refused("Add")

@@ -28,7 +28,7 @@ CASES = [
 
 
 def attention(graph: onnx.GraphProto) -> list[bool]:
-    """Whether each Attention of a graph, branches included, appends to a cache; no attention is spelled out beside them."""
+    """Whether each Attention of a graph, branches included, appends to a cache; no attention is decomposed beside them."""
     found = []
     for node in graph.node:
         assert node.op_type != "Softmax"

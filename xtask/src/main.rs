@@ -127,7 +127,7 @@ enum Bench {
         #[arg(long, value_name = "DIR")]
         models: PathBuf,
     },
-    /// ONNX Runtime's time for attention: spelled out, as the standard operator, and as its own
+    /// ONNX Runtime's time for attention: decomposed, as the standard operator, and as its own
     Attention,
     /// Time of products of a batch with weights, as MatMul and Add or as Reshape, Gemm and Reshape, in each engine
     Products,

@@ -51,7 +51,7 @@ pub fn run(filter: Option<&str>, kinds: Kinds) -> Result<()> {
     tests.args(["--numprocesses=auto", "--dist=worksteal"]).env("ONNXFORGE_BIN", &binary);
     tests.env("ONNXFORGE_WHEEL", &wheel);
     if !kinds.browser {
-        println!("==> the tests in Chromium are left out");
+        println!("==> the tests in Chromium are skipped");
         tests.args(["--without", "chromium"]);
     }
     let also_good: &[i32] = if filter.is_some() { &[NO_TESTS] } else { &[] };
@@ -62,11 +62,11 @@ pub fn run(filter: Option<&str>, kinds: Kinds) -> Result<()> {
             step_or("Core ML tests", tests.env("ONNXFORGE_BIN", &binary), also_good)?;
         }
         None => {
-            println!("==> the tests with coremltools are left out, which evaluate packages on Linux only");
+            println!("==> the tests with coremltools are skipped, which evaluate packages on Linux only");
         }
     }
     let Some(torch) = torch else {
-        println!("==> the tests with PyTorch are left out");
+        println!("==> the tests with PyTorch are skipped");
         return Ok(());
     };
     crate::python::install(&torch, &wheel)?;

@@ -45,11 +45,11 @@ use onnxforge_proto::schema::ValueInfoProto;
 pub struct Options {
     /// What computes.
     pub engine: Engine,
-    /// How many inputs are made up.
+    /// Number of synthetic inputs.
     pub samples: usize,
     /// What they start from.
     pub seed: u64,
-    /// Inputs that are given; others are made up.
+    /// Inputs that are given; others are synthetic.
     pub given: HashMap<String, Value>,
     /// Sizes of named dimensions; others take several.
     pub dims: HashMap<String, usize>,
@@ -70,7 +70,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Two made-up inputs, judged by the float64 run.
+    /// Two synthetic inputs, judged by the float64 run.
     pub fn new(engine: Engine) -> Self {
         Self {
             engine,

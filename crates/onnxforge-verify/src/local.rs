@@ -1,4 +1,4 @@
-//! Every change checked where it happens: what was there against what is there now, on made-up values.
+//! Every change checked where it happens: what was there against what is there now, on synthetic values.
 //!
 //! A change that computes the same from whatever it is given is right anywhere. One that does not may still be right where it stands,
 //! because of what computes its inputs: then more and more of that comes along. Only what differs with all of it is wrong.
@@ -40,7 +40,7 @@ const LIGHT: usize = 1 << 15;
 /// What local checks have found.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct LocalReport {
-    /// Changes that hold on made-up values.
+    /// Changes that hold on synthetic values.
     pub checked: usize,
     /// How many of them look like another one that was checked, and were not tried again.
     pub repeated: usize,
@@ -341,11 +341,11 @@ impl Trial<'_> {
         last
     }
 
-    /// Tries the change on values that are made up, or that `around` computes from such.
+    /// Tries the change on synthetic values, or that `around` computes from such.
     fn on(&self, wanted: &BTreeMap<ValueId, Wanted>, around: Option<&Cut>, deadline: Instant) -> Tried {
         let symbols = self.facts.symbols();
         let heavy = region::is_heavy(self.before) || around.is_some_and(region::is_heavy);
-        let (mut clear, mut why) = (0, "its inputs cannot be made up");
+        let (mut clear, mut why) = (0, "its inputs cannot be generated");
         for attempt in 0..Sizes::ATTEMPTS {
             let mut ran = false;
             let mut sizes = Sizes::new(attempt);

@@ -33,7 +33,7 @@ pub enum Compared {
     NotRun(String),
 }
 
-/// Runs the whole model on made-up or given inputs, and keeps what these values were.
+/// Runs the whole model on synthetic or given inputs, and keeps what these values were.
 pub fn observe(
     whole: &Model,
     wanted: &[ValueId],

@@ -195,7 +195,7 @@ impl Sizes {
     }
 }
 
-/// What is to be made up for a value that a region takes.
+/// What is to be generated for a value that a region takes.
 #[derive(Clone, Debug)]
 pub struct Wanted {
     fact: Fact,
@@ -245,7 +245,7 @@ impl Wanted {
     }
 }
 
-/// Values of this flavour under an assignment of sizes. `None` where they cannot be made up.
+/// Values of this flavour under an assignment of sizes. `None` where they cannot be generated.
 pub fn made_up(
     wanted: &BTreeMap<ValueId, Wanted>,
     symbols: &Symbols,

@@ -44,7 +44,7 @@ pub enum Error {
     /// ONNX Runtime takes no version of the standard operators that was asked for.
     #[error(transparent)]
     Opset(#[from] OpsetError),
-    /// Checks found more wrong than could be left out.
+    /// Checks found more faulty rewrites than could be reverted.
     #[error(transparent)]
     Guard(#[from] GuardError),
     /// A node was attributed to a module that it does not come from.

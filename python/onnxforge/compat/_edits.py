@@ -195,7 +195,7 @@ def agree(
 def run_on_made_up(
     model: Model, given: dict[str, Any], shapes: dict[str, list[int]], seed: int
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The inputs of a run, made up where they are not given, and its outputs."""
+    """The inputs of a run, synthetic where they are not given, and its outputs."""
     with tempfile.TemporaryDirectory() as folder:
         archives = [os.path.join(folder, name) for name in ("inputs.npz", "outputs.npz")]
         asked = {name: shape for name, shape in shapes.items() if name not in given}

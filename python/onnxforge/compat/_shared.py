@@ -224,7 +224,7 @@ def is_good(result: Any, asked: bool) -> bool:
     """Whether the model is the same as the original. What no engine can run is good unless a check was asked for."""
     wrong = {each["pass"] for each in (result.report.get("verification") or {}).get("reverted") or ()}
     if wrong:
-        warnings.warn(f"found wrong and left out: {', '.join(sorted(wrong))}", RuntimeWarning, stacklevel=3)
+        warnings.warn(f"found wrong and reverted: {', '.join(sorted(wrong))}", RuntimeWarning, stacklevel=3)
     reason = why_not_compared(result)
     if reason is not None and asked:
         warnings.warn(f"not compared with the original: {reason}", RuntimeWarning, stacklevel=3)

@@ -62,7 +62,7 @@ pub(super) static KINDS: &[Kind] = &[
     },
     Kind {
         id: "layer_norm_subgraphs",
-        text: "LayerNormalization spelled out",
+        text: "Decomposed LayerNormalization",
         on: On::Tidied,
         passes: &[&fuse::fuse_layer_norm::PASS],
         otherwise: "the pass made something else of it",
@@ -82,7 +82,7 @@ pub(super) static KINDS: &[Kind] = &[
     },
     Kind {
         id: "rms_norm_subgraphs",
-        text: "RMSNormalization spelled out",
+        text: "Decomposed RMSNormalization",
         on: On::Tidied,
         passes: &[&fuse::fuse_rms_norm::PASS],
         otherwise: "the pass made something else of it",
@@ -90,7 +90,7 @@ pub(super) static KINDS: &[Kind] = &[
     },
     Kind {
         id: "gelu_subgraphs",
-        text: "GELU spelled out",
+        text: "Decomposed GELU",
         on: On::Tidied,
         passes: &[&fuse::fuse_gelu::PASS],
         otherwise: "the pass made something else of it",
@@ -98,7 +98,7 @@ pub(super) static KINDS: &[Kind] = &[
     },
     Kind {
         id: "silu_subgraphs",
-        text: "SiLU (x · sigmoid(x)) spelled out, also with a factor",
+        text: "Decomposed SiLU (x · sigmoid(x)), also with a factor",
         on: On::Tidied,
         passes: &[&target::ort_quick_gelu::PASS],
         otherwise: "the pass made something else of it",

@@ -11,7 +11,7 @@ use onnxforge_rewrite::passes::{fuse, target};
 pub(super) static KINDS: &[Kind] = &[
     Kind {
         id: "attention_blocks",
-        text: "Attention spelled out: queries · keys, Softmax, · values",
+        text: "Decomposed attention: queries · keys, Softmax, · values",
         on: On::Tidied,
         passes: &[&fuse::fuse_attention::PASS],
         otherwise: "the pass knows it with four axes, [batch, head, sequence, size], keys transposed, and nothing in between but scales and one mask",
@@ -49,12 +49,12 @@ pub(super) static KINDS: &[Kind] = &[
         text: "Keys or values that are repeated for groups of heads",
         on: On::Tidied,
         passes: &[&fuse::fuse_attention::PASS],
-        otherwise: "the attention that reads them stays spelled out",
+        otherwise: "the attention that reads them stays decomposed",
         find: Find::Walk(groups),
     },
     Kind {
         id: "rotary_embeddings",
-        text: "Rotations of queries or keys by their position, spelled out",
+        text: "Decomposed rotations of queries or keys by their position",
         on: On::Tidied,
         passes: &[&fuse::fuse_rotary_embedding::PASS],
         otherwise: "the pass made something else of it",

@@ -13,7 +13,7 @@ use crate::scene::{Left, Scene};
 use onnxforge_ir::{Model, Node, NodeId, ValueId};
 use onnxforge_rewrite::passes::{Pass, fuse, target};
 
-/// Rules of a pass that recognise what is spelled out: all where none are named.
+/// Rules of a pass that recognise what is decomposed: all where none are named.
 type Rules = (&'static Pass, &'static [&'static str]);
 
 const LAYER_NORMS: Rules = (&fuse::fuse_layer_norm::PASS, &["core"]);
@@ -43,7 +43,7 @@ pub struct Features {
     pub transposes: f64,
     /// Softmaxes.
     pub softmaxes: usize,
-    /// Attention by a Softmax of a product, spelled out or as an operator.
+    /// Attention by a Softmax of a product, decomposed or as an operator.
     pub attention: usize,
     /// Attention with fewer heads for keys and values than for queries.
     pub grouped_attention: usize,
@@ -53,15 +53,15 @@ pub struct Features {
     pub cross_attention: usize,
     /// Inputs to which keys and values are appended.
     pub caches: usize,
-    /// LayerNormalization, spelled out or as an operator.
+    /// LayerNormalization, decomposed or as an operator.
     pub layer_norms: usize,
-    /// RMSNormalization, spelled out or as an operator.
+    /// RMSNormalization, decomposed or as an operator.
     pub rms_norms: usize,
     /// BatchNormalization; those that were folded into weights beforehand do not show.
     pub batch_norms: usize,
-    /// GELU, spelled out or as an operator.
+    /// GELU, decomposed or as an operator.
     pub gelus: usize,
-    /// SiLU, spelled out or as an operator.
+    /// SiLU, decomposed or as an operator.
     pub silus: usize,
     /// SwiGLU.
     pub gates: usize,

@@ -32,7 +32,7 @@ pub struct Block {
     pub layout: Vec<NodeId>,
     /// Nodes that repeat keys and values for groups of heads.
     pub groups: Vec<NodeId>,
-    /// It is spelled out, not an operator.
+    /// It is decomposed, not an operator.
     pub is_spelled_out: bool,
     /// The operator has fewer heads for keys and values than for queries.
     pub is_grouped: bool,

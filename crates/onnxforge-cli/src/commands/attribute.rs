@@ -90,7 +90,7 @@ fn show(model: &Attributed, verified: bool, out: &mut dyn Write) -> io::Result<(
     rows.add_row(total);
     writeln!(out, "{} ({nodes} nodes)\n{rows}", model.model)?;
     for wrong in reverted {
-        writeln!(out, "{} of {} is wrong ({}); it was left out", wrong.rule, wrong.pass, wrong.difference)?;
+        writeln!(out, "{} of {} is wrong ({}); it was reverted", wrong.rule, wrong.pass, wrong.difference)?;
     }
     unverified.iter().try_for_each(|reason| writeln!(out, "results were not compared: {reason}"))
 }

@@ -131,7 +131,7 @@ fn show(report: &Report, several: bool, out: &mut dyn Write) -> io::Result<()> {
         if boundary.left_out > 0 {
             writeln!(
                 out,
-                "{} nodes of it stand in bodies of other nodes and are left out",
+                "{} nodes of it stand in bodies of other nodes and are skipped",
                 boundary.left_out
             )?;
         }

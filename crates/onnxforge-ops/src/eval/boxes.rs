@@ -1,4 +1,4 @@
-//! Regions of images among inputs that are made up.
+//! Regions of images among synthetic inputs.
 //!
 //! Corners of a region come in order. Kernels count on that: with the corners of random numbers, ONNX Runtime's RoiAlign reads memory that is not
 //! its own.

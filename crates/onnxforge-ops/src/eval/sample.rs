@@ -1,4 +1,4 @@
-//! Inputs made up for a model: of the declared types, with values that make sense where they go.
+//! Synthetic inputs for a model: of the declared types, with values that make sense where they go.
 //!
 //! Shapes are those of a [`Search`]. Floats are normally distributed, or lie around numbers at which the model does something else: where trees
 //! split, what is compared or clipped, the ends of what is quantized. Integers that select (indices of a Gather) stay within what they select from,
@@ -39,7 +39,7 @@ use onnxforge_proto::random::Random;
 use purpose::Purpose;
 pub use purpose::{handed_on, tables};
 
-/// An array of made-up elements; integers that select are below `range`.
+/// An array of synthetic elements; integers that select are below `range`.
 pub fn array(
     dtype: DType,
     shape: &[usize],
@@ -64,7 +64,7 @@ pub enum Manner {
     Varied,
 }
 
-/// How inputs are made up.
+/// How inputs are generated.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// What the random numbers start from.
@@ -88,7 +88,7 @@ impl Default for Options {
     }
 }
 
-/// Why inputs cannot be made up.
+/// Why inputs cannot be generated.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum SampleError {
     /// A shape contradicts a declaration.
@@ -98,7 +98,7 @@ pub enum SampleError {
     #[error("no sizes were found at which the model can run ({0})")]
     Sizes(String),
     /// Somebody has to give the input.
-    #[error("the input {name} cannot be made up: {why}")]
+    #[error("the input {name} cannot be generated: {why}")]
     Input {
         /// Its name.
         name: String,
@@ -195,7 +195,7 @@ pub fn sample_at(
     Ok(inputs)
 }
 
-/// Why a value cannot be made up.
+/// Why a value cannot be generated.
 enum Obstacle {
     Budget(OpError),
     Other(String),

@@ -1,4 +1,4 @@
-//! Running models: what inputs must look like, inputs that are made up, and places in errors.
+//! Running models: what inputs must look like, synthetic inputs, and places in errors.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -129,7 +129,7 @@ fn making_up_keeps_to_memory_and_time() {
     assert!(answer.is_ok() && used < 2_500_000, "{used} bytes");
     let endless = graph("(float[4611686018427387904, 16] a) => (int64[2] y)", "y = Shape (a)");
     let error = made_up(&endless, &Default::default()).unwrap_err().to_string();
-    assert_eq!(error, "the input a cannot be made up: its shape [4611686018427387904, 16] is too large");
+    assert_eq!(error, "the input a cannot be generated: its shape [4611686018427387904, 16] is too large");
 }
 
 #[test]

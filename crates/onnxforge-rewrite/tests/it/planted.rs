@@ -1,4 +1,4 @@
-//! Wrong rewrites, planted on purpose: each must be found, named and left out.
+//! Wrong rewrites, planted on purpose: each must be found, named and reverted.
 //!
 //! A case is a few nodes and what a wrong rule makes of them. They stand in a larger graph, beside the passes that run by default.
 

@@ -351,7 +351,7 @@ pub fn prelu(w: &mut Writer<'_>, id: NodeId) -> Done {
     let (x, slope, y) = (w.input(id, 0)?, w.input(id, 1)?, w.result(id, 0)?);
     let zero = w.number_like(0.0, x.elem);
     let shape = || y.shape.clone();
-    // One slope for each channel is what the operator has; others are spelled out.
+    // One slope for each channel is what the operator has; others are decomposed.
     let up = w.step(id, "relu", &[("x", (&x).into())], x.elem, shape());
     let down = w.step(id, "minimum", &[("x", (&x).into()), ("y", (&zero).into())], x.elem, shape());
     let bent = w.step(id, "mul", &[("x", (&down).into()), ("y", (&slope).into())], x.elem, shape());

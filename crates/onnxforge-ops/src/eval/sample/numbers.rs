@@ -3,7 +3,7 @@
 use onnxforge_ir::DType;
 use onnxforge_proto::random::Random;
 
-/// Which numbers are made up.
+/// Which numbers are generated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Flavour {
     /// Normally distributed ones; integers are 0 and 1.

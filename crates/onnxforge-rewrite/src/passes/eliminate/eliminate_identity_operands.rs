@@ -8,7 +8,7 @@
 //! as both operators broadcast theirs.
 //! **Trust** The result of And or Or has the shape to which that of the Expand and the other operand are broadcast, and so has an Expand of that operand to the same shape (`spread`).
 //! **Never** where the constant would broadcast the other operand to a larger shape: the driver proves that it does not; the scale and the
-//! shift of a normalization that is spelled out, by which runtimes recognise it.
+//! shift of a normalization that is decomposed, by which runtimes recognise it.
 
 use crate::passes::pass;
 use crate::passes::recognize::norms;

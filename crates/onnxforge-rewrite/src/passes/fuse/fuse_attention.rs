@@ -1,8 +1,8 @@
-//! fuse_attention: softmax(q · kᵀ) · v, spelled out, becomes Attention.
+//! fuse_attention: softmax(q · kᵀ) · v, decomposed, becomes Attention.
 //!
 //! **Matches** MatMul of a Softmax along the last axis with four-dimensional values, where the Softmax is of MatMul(q, kᵀ), scaled on either side
 //! or behind it, capped by tanh, and masked by a sum, or by a condition that takes low numbers instead of scores, also where
-//! that is spelled out as Cast(c) · s + Cast(Not(c)) · low, where one head of keys and values may be for all queries (`core`); keys and values that repeat heads by Unsqueeze, Expand and Reshape
+//! that is decomposed as Cast(c) · s + Cast(Not(c)) · low, where one head of keys and values may be for all queries (`core`); keys and values that repeat heads by Unsqueeze, Expand and Reshape
 //! (`groups`); keys and values that are appended to a cache, where the longer cache is read, too (`cache`); heads that are split off by Reshape and Transpose, perhaps normalized or rotated, and joined again, which the operator does itself (`heads`), heads of
 //! products of rows (Reshape, Gemm, Reshape) too. From operator
 //! set 23 on. Where(IsNaN(p), 0, p) behind the Softmax, by which exporters let rows without any key be 0, is what the operator does. A Softmax in 32 bits

@@ -1,7 +1,7 @@
 //! fuse_softplus: the logarithm of 1 + exp(x) becomes Softplus. Only on request, for results may differ by more than rounding.
 //!
 //! **Matches** Log(Exp(x) + 1), of which nothing else reads a part.
-//! **Accuracy** `Approximate`: where Exp overflows, beyond 88 in 32 bits, the spelled out form is infinite and Softplus is x; far below 0 the sum loses
+//! **Accuracy** `Approximate`: where Exp overflows, beyond 88 in 32 bits, the decomposed form is infinite and Softplus is x; far below 0 the sum loses
 //! what Exp gives, and Softplus does not. Elsewhere they differ by rounding.
 //! **Proof** This is the definition of the operator.
 //! **Never** another summand, or one that stretches x; numbers of 16 bits, whose Exp overflows early.

@@ -22,7 +22,7 @@ pub fn parameters(cx: &Cx<'_>, activation: NodeId) -> Result<Vec<f32>, Skip> {
     })
 }
 
-/// Whether a value is a sum with Erf or Tanh, as Gelu is spelled out, or a product with one.
+/// Whether a value is a sum with Erf or Tanh, as Gelu is decomposed, or a product with one.
 pub fn has_bracket(cx: &Cx<'_>, value: ValueId) -> bool {
     let by = |value: ValueId, ops: &[&str]| {
         let node = cx.model.value(value).node()?;

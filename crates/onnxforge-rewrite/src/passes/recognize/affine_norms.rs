@@ -1,4 +1,4 @@
-//! LayerNormalization that is spelled out as a factor and a summand.
+//! LayerNormalization that is decomposed as a factor and a summand.
 
 use super::norms::{Recognised, fitted, inverse_root, mean, normalized_shape, ones, variance};
 use crate::{Change, Cx, Reason, Skip, Trail};

@@ -75,7 +75,7 @@ pub fn deviation(cx: &Cx<'_>, trail: &mut Trail<'_>, value: ValueId, axes: &[usi
     (of == x && over == axes).then_some(x)
 }
 
-/// Whether the call `node` of Mul scales, or of Add shifts, the normalization that is spelled out in `value`, of a type that fusions cover.
+/// Whether the call `node` of Mul scales, or of Add shifts, the normalization that is decomposed in `value`, of a type that fusions cover.
 pub fn is_finish(cx: &Cx<'_>, node: NodeId, value: ValueId) -> bool {
     if cx.dtype(value).is_ok_and(|dtype| dtype == DType::F64) {
         return false;

@@ -1,4 +1,4 @@
-//! How rotations of pairs are spelled out.
+//! How rotations of pairs are decomposed.
 
 use crate::passes::recognize::slice_cuts::{axis_size, cuts};
 use crate::{Cx, Trail};
