@@ -19,7 +19,7 @@ PACKAGE = ROOT / "python/onnxforge"
 TARGET = ROOT / "docs/python-reference.md"
 # Where what is public is defined, with what a reader would call it.
 FILES = {
-    "onnxforge": ["_api.py"],
+    "onnxforge": [f"_commands/{group}.py" for group in ("optimization", "verification", "conversion", "understanding", "modules", "tags", "files")],
     "onnxforge.compat": ["compat/_onnxsim.py", "compat/_onnxslim.py", "compat/_install.py"],
     "onnxforge.torch": ["torch/_export.py", "torch/_table.py", "torch/_exported.py", "torch/_check.py", "torch/_errors.py"],
     "onnxforge.corpus": ["corpus.py"],

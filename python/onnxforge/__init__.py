@@ -16,34 +16,14 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from . import compat, errors, results
-from ._api import (
-    analyze,
-    attribute,
-    audit,
-    bench,
-    check,
-    compare,
-    convert,
-    coverage,
-    explain,
-    extract,
-    fingerprint,
-    float16,
-    infer,
-    inspect,
-    optimize,
-    passes,
-    profile,
-    report,
-    restore,
-    run,
-    save,
-    strip,
-    tag,
-    upgrade,
-    verify,
-)
 from ._call import Progress
+from ._commands.conversion import convert
+from ._commands.files import check, run, save
+from ._commands.modules import extract, profile, report
+from ._commands.optimization import explain, float16, optimize, passes, upgrade
+from ._commands.tags import analyze, coverage, restore, strip, tag
+from ._commands.understanding import attribute, audit, fingerprint, infer, inspect
+from ._commands.verification import bench, compare, verify
 from ._native import __version__
 from .compat import simplify, slim
 from .errors import (

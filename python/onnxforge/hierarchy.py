@@ -11,7 +11,9 @@ import tempfile
 from collections.abc import Iterator
 from typing import Any, Optional
 
-from ._api import bench, coverage, extract
+from ._commands.modules import extract
+from ._commands.tags import coverage
+from ._commands.verification import bench
 from ._models import Model, Modules, PathLike, ask, result_path
 from .errors import RequestError
 from .results import BenchResult, CoverageResult, ExtractResult

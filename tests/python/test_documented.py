@@ -10,7 +10,8 @@ import onnxforge
 import onnxforge.compat
 import onnxforge.corpus
 import pytest
-from onnxforge import _api, errors, hierarchy, results
+from onnxforge import errors, hierarchy, results
+from onnxforge._commands import optimization, tags
 from onnxforge.compat import _onnxslim
 
 import documented
@@ -64,7 +65,11 @@ def test_the_check_of_documentation_can_fail():
 
 @pytest.mark.parametrize(
     "function, keywords",
-    [(getattr(_api, name), getattr(_api, f"{name.capitalize()}Options")) for name in ("optimize", "upgrade", "float16", "tag", "restore", "strip")]
+    [
+        (getattr(group, name), getattr(group, f"{name.capitalize()}Options"))
+        for group, names in ((optimization, ("optimize", "upgrade", "float16")), (tags, ("tag", "restore", "strip")))
+        for name in names
+    ]
     + [(_onnxslim.slim, _onnxslim.Options)],
     ids=lambda value: getattr(value, "__name__", None),
 )
