@@ -45,7 +45,7 @@ class Module:
 
     @property
     def nodes(self) -> list[dict[str, Any]]:
-        """Its nodes and those of the modules inside of it: name, operator, outputs, evidence."""
+        """Its nodes and those of the modules inside of it: name, operator, outputs, evidence, confidence."""
         return self._hierarchy._nodes_within(self.path)
 
     @property

@@ -41,7 +41,7 @@ class Builder:
         self.title = title
         self.random = random.Random(seed)
         self.modules = []
-        self.nodes = {column: [] for column in ("name", "op", "category", "modules", "evidence", "why", "output")}
+        self.nodes = {column: [] for column in ("name", "op", "category", "modules", "evidence", "why", "confidence", "output")}
 
     def module(self, name, kind, parent, full_class=None):
         above = self.modules[parent] if parent is not None else None
@@ -59,7 +59,7 @@ class Builder:
         number = len(self.nodes["name"])
         path = self.modules[module]["path"]
         why = {"exact": "exporter metadata", "inferred": "all readers are in it", "root": "no metadata, no neighbour"}[evidence]
-        row = (f"/{path.replace('.', '/')}/{op}_{number}", op, category, [module, *others], evidence, why, f"{op.lower()}_{number}_out")
+        row = (f"/{path.replace('.', '/')}/{op}_{number}", op, category, [module, *others], evidence, why, {"exact": 0.99, "inferred": 0.6, "root": 0.0}[evidence], f"{op.lower()}_{number}_out")
         for column, value in zip(self.nodes.values(), row, strict=True):
             column.append(value)
         own = self.modules[module]
@@ -129,7 +129,7 @@ class Builder:
 
     def flow_before(self):
         """The same model with one more node at the end."""
-        last = {"name": "more", "op": "Identity", "category": "shape", "modules": [0], "evidence": "exact", "why": "said so", "output": "out"}
+        last = {"name": "more", "op": "Identity", "category": "shape", "modules": [0], "evidence": "exact", "why": "said so", "confidence": 0.99, "output": "out"}
         nodes = {column: [*values, last[column]] for column, values in self.nodes.items()}
         return {"nodes": nodes, "graph": Builder.flow(type("", (), {"nodes": nodes})())}
 

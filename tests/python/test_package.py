@@ -250,6 +250,7 @@ class TestFunctions:
         assert onnxforge.explain("fuse_matmul_add_3d", BERT).report
         assert onnxforge.infer(BERT).report["expressed"] > 250
         assert "<html" in open(onnxforge.report(BERT, tmp_path / "page.html").report["files"][0]["path"]).read()
+        assert open(onnxforge.report(BERT, tmp_path / "layer.svg", graph="bert.encoder.layer.0").path).read().startswith("<svg")
 
     def test_arguments_are_never_ignored(self):
         with pytest.raises(onnxforge.UsageError, match="target"):

@@ -4,6 +4,7 @@ import functools
 import json
 import sys
 import xml.etree.ElementTree as ElementTree
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -11,6 +12,7 @@ import pytest
 from modular import model, node, port, write
 from onnx import helper, numpy_helper
 
+EXAMPLES = Path(__file__).resolve().parents[1] / "data"
 BLOCKS = 10
 CLASSES = {"": "demo.Net", **{f"blocks.{index}": "demo.Block" for index in range(BLOCKS)}}
 
@@ -104,6 +106,34 @@ def test_fused_nodes_are_found_again(forge, tmp_path):
     (found,) = told(forge("profile", path, "--engine", "ort", "--seconds", "0.5", "--json", "-"))["models"]
     assert len(found["nodes"]) < len(nodes)
     assert {each["module"] for each in found["nodes"]} <= {"dense", "act"} and found["attributed"]["unknown"] == 0
+
+
+def test_functions_that_it_puts_in_place(forge, tmp_path):
+    """ONNX Runtime computes HardSwish by three nodes that have no name."""
+    paths = [f"part.{index}" for index in range(4)]
+    classes = {"": "demo.Net", **{path: "demo.Part" for path in paths}}
+    nodes = []
+    for index, path in enumerate(paths):
+        given = f"x{index}" if index else "x"
+        nodes += [node("MatMul", [given, "w"], f"m{index}", path, classes), node("HardSwish", [f"m{index}"], f"x{index + 1}", path, classes)]
+    weight = numpy_helper.from_array(np.full((32, 32), 0.1, np.float32), "w")
+    path = write(model(nodes, [port("x", 8, 32)], [port("x4", 8, 32)], [weight]), tmp_path / "functions.onnx")
+    (found,) = told(forge("profile", path, "--engine", "ort", "--seconds", "0.5", "--json", "-"))["models"]
+    unnamed = [each for each in found["nodes"] if each["op"] in ("HardSigmoid", "Mul")]
+    assert len(unnamed) == 8 and {each["module"] for each in unnamed} == set(paths)
+    assert found["attributed"]["unknown"] == 0 and found["attributed"]["below_root"] > 0.99
+
+
+def test_files_of_tensorflow_lite(forge, tmp_path):
+    """The native engine runs them; `restore` brings the modules of the original."""
+    original, lite, seen = EXAMPLES / "tiny_bert.dynamo.onnx", tmp_path / "small.tflite", tmp_path / "seen.onnx"
+    forge("convert", original, "-o", lite, "--set-dim", "batch=1", "--set-dim", "sequence=8").good()
+    report = told(forge("profile", lite, "--seconds", "0.2", "--json", "-"))
+    assert report["engine"] == "native" and report["models"][0]["attributed"]["unknown"] < 0.5
+    forge("profile", lite, "--engine", "ort").refused("ONNX Runtime has no operator", "--engine native")
+    forge("restore", lite, "--from", original, "-o", seen).good()
+    shares = told(forge("profile", seen, "--seconds", "0.2", "--json", "-"))["models"][0]["attributed"]
+    assert shares["unknown"] == 0 and shares["below_root"] > 0.95
 
 
 def test_bodies_count_once(forge, tmp_path):

@@ -1,6 +1,7 @@
 """The fields and options that docs/requirements.md lists for module information, operations, consumers, extraction and coverage."""
 
 import json
+import re
 import xml.etree.ElementTree as ElementTree
 
 import numpy as np
@@ -27,6 +28,55 @@ def beside(path):
 @pytest.fixture
 def plain(tmp_path):
     return write(net(), tmp_path / "net.onnx")
+
+
+# ---------------------------------------------------------------- the table itself
+
+TABLE = [line.split("|")[1:-1] for line in (ROOT / "docs/requirements.md").read_text(encoding="utf-8").splitlines() if line.startswith("| R")]
+quoted = re.compile(r"`([^`]+)`").findall
+
+
+def names_in(value):
+    """All names of fields in a report."""
+    if isinstance(value, dict):
+        return set(value).union(*map(names_in, value.values()))
+    return set().union(*map(names_in, value)) if isinstance(value, list) else set()
+
+
+def test_commands_and_options_of_the_table_are_there(forge):
+    known = set(re.findall(r"^  ([a-z0-9]+)  ", forge("--help").good().out, re.M))
+    assert len(TABLE) == 16 and {"profile", "tag"} <= known
+    for requirement, words, _, _ in TABLE:
+        # Functions of Python are no commands.
+        used = [word for word in quoted(words) if re.match(r"[a-z]+( |$)", word)]
+        options = {option for word in quoted(words) for option in re.findall(r"--[a-z-]+", word)}
+        commands = {word.split()[0] for word in used} or {"tag"}
+        assert commands <= known, requirement
+        assert options <= {option for command in commands for option in re.findall(r"--[a-z-]+", forge(command, "--help").good().out)}, requirement
+
+
+def test_fields_of_the_table_are_there(forge, plain, tmp_path):
+    tagged = tmp_path / "tagged.onnx"
+    reports = [told(forge("tag", plain, "-o", tagged, "--consumers=transitive", "--operations", "--json", "-")), beside(tagged)]
+    reports += [told(forge(*words, "--json", "-")) for words in (
+        ("coverage", plain), ("analyze", plain), ("validate", tagged), ("compare", plain, tagged), ("extract", plain, "-m", "stem", "--verify"),
+        ("profile", plain, "--engine", "native", "--seconds", "0.1"),
+    )]  # fmt: skip
+    written = onnx.load(tagged)
+    there = set().union(*map(names_in, reports), (prop.key for each in (written, *written.graph.node) for prop in each.metadata_props))
+    for requirement, _, fields, _ in TABLE:
+        wanted = {field.split(":")[0] for field in quoted(fields)} - {"onnxforge.evidence", "exporter", "recorded"}
+        assert wanted <= there, (requirement, wanted - there)
+
+
+def test_tests_of_the_table_are_there():
+    for requirement, _, _, tests in TABLE:
+        last = None
+        for word in quoted(tests):
+            if word.startswith("test_"):
+                assert f"def {word}(" in last, (requirement, word)
+            elif not word.startswith("cargo "):
+                last = (ROOT / word).read_text(encoding="utf-8")
 
 
 # ---------------------------------------------------------------- modules and operations

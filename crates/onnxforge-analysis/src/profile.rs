@@ -3,10 +3,10 @@
 pub mod flame;
 pub mod trace;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::Hash;
 
-use onnxforge_hierarchy::{Attribution, Certainty, Hierarchy, ModuleId, Tags, restore};
+use onnxforge_hierarchy::{Attribution, Certainty, Evidence, Hierarchy, ModuleId, Tags, restore};
 use onnxforge_ir::{Model, NodeId};
 use onnxforge_verify::bench::{Estimate, median};
 use onnxforge_verify::profile::{Measured, Run};
@@ -70,12 +70,15 @@ impl Observed {
             let name = node.name().map_or("", |name| name);
             by_name.entry(name).and_modify(|known| *known = None).or_insert(Some(id));
         }
+        let unnamed = unnamed(&sessions, saved);
         let place = |ran: &Named| {
-            let origin = by_name.get(&*ran.name).copied().flatten().map(|id| found.origin(id));
-            let unknown = Attribution::new(ModuleId::ROOT, onnxforge_hierarchy::Evidence::Root);
+            let by_order = unnamed.get(ran).copied();
+            let named = by_name.get(&*ran.name).copied().flatten();
+            let origin = named.or(by_order).map(|id| found.origin(id));
+            let unknown = Attribution::new(ModuleId::ROOT, Evidence::Root);
             let origin = origin.map_or(unknown, |origin| Attribution {
                 modules: origin.modules.iter().map(home).collect(),
-                evidence: origin.evidence,
+                evidence: if named.is_some() { origin.evidence } else { origin.evidence.max(Evidence::Neighbours) },
             });
             Place::new(&ran.name, &ran.op, &origin)
         };
@@ -117,6 +120,42 @@ impl Observed {
         runs.sort_by(|a, b| a.total.total_cmp(&b.total));
         runs.get(runs.len() / 2).copied()
     }
+}
+
+/// Nodes of the main graph without a name, as those of functions that ONNX Runtime put into it. It calls them after their operator and a number when
+/// they run, in the order in which they are in the file. Of operators that ran more or less often than there are such nodes, nothing is told.
+fn unnamed(sessions: &[Measured<Named>], saved: &Model) -> HashMap<Named, NodeId> {
+    let is_numbered = |ran: &&Named| {
+        let number = ran.name.strip_prefix(&*ran.op).and_then(|rest| rest.strip_prefix('_'));
+        number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    let mut waiting: HashMap<&str, Vec<NodeId>> = HashMap::new();
+    let mut known: HashSet<&str> = HashSet::new();
+    for (id, node) in saved.nodes() {
+        match node.name().filter(|name| !name.is_empty()) {
+            Some(name) => {
+                known.insert(name);
+            }
+            None if node.scope() == saved.main() => {
+                waiting.entry(&node.op().name).or_default().push(id);
+            }
+            None => {}
+        }
+    }
+    let first = sessions.first().and_then(|session| session.runs.first());
+    let calls = first.iter().flat_map(|run| &run.calls).map(|call| &call.node);
+    let mut ran: HashMap<&str, Vec<&Named>> = HashMap::new();
+    for node in calls.filter(is_numbered).filter(|node| !known.contains(&*node.name)) {
+        let of_op = ran.entry(&node.op).or_default();
+        if !of_op.contains(&node) {
+            of_op.push(node);
+        }
+    }
+    let pairs = ran.into_iter().filter_map(|(op, ran)| {
+        let nodes = waiting.get(op).filter(|nodes| nodes.len() == ran.len())?;
+        Some(ran.into_iter().cloned().zip(nodes.iter().copied()))
+    });
+    pairs.flatten().collect()
 }
 
 /// How long a model takes, and its modules. All times are milliseconds of one run.
@@ -225,14 +264,14 @@ pub fn profile(observed: &Observed, hierarchy: &Hierarchy, tags: &Tags) -> Optio
     let (mut totals, mut profiled, mut sums, mut accounted) =
         (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for session in sessions {
-        let (mut own, nodes, whole) = of_session(session, places.len())?;
+        let (mut own, calls, nodes, whole) = of_session(session, places.len())?;
         let plain = median(&session.plain) / 1e3;
-        // What the profiler costs inside of kernels is taken off of each alike.
-        let scale = if nodes > plain { plain / nodes } else { 1.0 };
-        own.iter_mut().for_each(|time| *time *= scale);
+        if nodes > plain {
+            take_off(&mut own, &calls, plain);
+        }
         totals.push(plain);
         profiled.push(whole);
-        sums.push(nodes * scale);
+        sums.push(nodes.min(plain));
         accounted.push(nodes / whole);
         times.push(own);
     }
@@ -240,8 +279,15 @@ pub fn profile(observed: &Observed, hierarchy: &Hierarchy, tags: &Tags) -> Optio
     let table = hierarchy.table();
     let counts = table.len();
     let share = |time: f64| if all.median > 0.0 { time / all.median } else { 0.0 };
-    let estimate =
-        |of: &dyn Fn(&[f64]) -> f64| Estimate::of(&times.iter().map(|own| of(own)).collect::<Vec<f64>>());
+    // Sessions differ, and all nodes with them: what is ordinary is the share of each. So parts add up to the whole.
+    let part_of_all = |values: Vec<f64>| -> Option<Estimate> {
+        let found = Estimate::of(&values)?;
+        let shares: Vec<f64> =
+            values.iter().zip(&sums).map(|(value, sum)| if *sum > 0.0 { value / sum } else { 0.0 }).collect();
+        let ordinary = median(&shares) * all.median;
+        Some(Estimate { median: ordinary.clamp(found.low, found.high), ..found })
+    };
+    let estimate = |of: &dyn Fn(&[f64]) -> f64| part_of_all(times.iter().map(|own| of(own)).collect());
     let sum_by = |groups: usize, group: &dyn Fn(&Place) -> Vec<usize>| -> Option<Vec<Estimate>> {
         let of = |own: &Vec<f64>| {
             let mut sum = vec![0.0; groups];
@@ -251,7 +297,7 @@ pub fn profile(observed: &Observed, hierarchy: &Hierarchy, tags: &Tags) -> Optio
             sum
         };
         let by_session: Vec<Vec<f64>> = times.iter().map(of).collect();
-        let one = |group: usize| Estimate::of(&by_session.iter().map(|sum| sum[group]).collect::<Vec<f64>>());
+        let one = |group: usize| part_of_all(by_session.iter().map(|sum| sum[group]).collect());
         (0..groups).map(one).collect()
     };
     let own = sum_by(counts, &|place| vec![place.module().index()])?;
@@ -368,16 +414,39 @@ fn longest_first(mut groups: Vec<GroupTime>) -> Vec<GroupTime> {
     groups
 }
 
-/// Milliseconds of each node in a session, of all nodes together, and of whole runs with the profiler. Runs are those of ordinary length: the median
+/// Takes off what the profiler costs inside of nodes, the same for each call, so that together they take as long as they can have taken. ONNX Runtime's writes down
+/// the shapes of what a node reads while its clock runs.
+fn take_off(own: &mut [f64], calls: &[f64], together: f64) {
+    // With a cost above its threshold, a node has nothing left.
+    let threshold = |node: usize| own[node] / calls[node];
+    let mut order: Vec<usize> = (0..own.len()).filter(|&node| calls[node] > 0.0).collect();
+    order.sort_by(|&a, &b| threshold(b).total_cmp(&threshold(a)));
+    let (mut time, mut count, mut cost) = (0.0, 0.0, 0.0);
+    for &node in &order {
+        if count > 0.0 && threshold(node) <= cost {
+            break;
+        }
+        time += own[node];
+        count += calls[node];
+        cost = ((time - together) / count).max(0.0);
+    }
+    for node in order {
+        own[node] = (own[node] - cost * calls[node]).max(0.0);
+    }
+}
+
+/// Milliseconds of each node in a session and how often a run calls it, of all nodes together, and of whole runs with the profiler. Runs are those of ordinary length: the median
 /// of every node, scaled so that together they take what the median run took.
-fn of_session(session: &Measured<usize>, nodes: usize) -> Option<(Vec<f64>, f64, f64)> {
+fn of_session(session: &Measured<usize>, nodes: usize) -> Option<(Vec<f64>, Vec<f64>, f64, f64)> {
     if session.runs.is_empty() || session.plain.is_empty() {
         return None;
     }
     let mut by_node: Vec<Vec<f64>> = vec![Vec::with_capacity(session.runs.len()); nodes];
     let mut sums = Vec::new();
+    let mut calls = vec![0.0; nodes];
     for (at, run) in session.runs.iter().enumerate() {
         for call in &run.calls {
+            calls[call.node] += 1.0 / session.runs.len() as f64;
             let times = &mut by_node[call.node];
             // A node may be called several times in a run, and not at all in another.
             times.resize(times.len().max(at), 0.0);
@@ -395,7 +464,7 @@ fn of_session(session: &Measured<usize>, nodes: usize) -> Option<(Vec<f64>, f64,
     if together > 0.0 {
         own.iter_mut().for_each(|time| *time *= all / together);
     }
-    Some((own, all, whole))
+    Some((own, calls, all, whole))
 }
 
 #[cfg(test)]
@@ -459,6 +528,17 @@ mod tests {
             profile(&observed(&hierarchy, &[[1000.0, 3000.0]; 3], 2000.0), &hierarchy, &tags).unwrap();
         assert_eq!((found.nodes_ms.median, found.modules[0].total_ms.median), (2.0, 2.0));
         assert!((found.overhead - 1.05).abs() < 1e-9, "{}", found.overhead);
+    }
+
+    #[test]
+    fn it_costs_each_call_the_same() {
+        let mut own = [1.0, 6.0, 5.0, 0.0];
+        take_off(&mut own, &[1.0, 1.0, 2.0, 0.0], 6.0);
+        // 1.5 for each call would be more than the first node has.
+        let cost = 5.0 / 3.0;
+        assert_eq!(own[0], 0.0);
+        assert!((own[1] - (6.0 - cost)).abs() < 1e-9 && (own[2] - (5.0 - 2.0 * cost)).abs() < 1e-9, "{own:?}");
+        assert!((own.iter().sum::<f64>() - 6.0).abs() < 1e-9);
     }
 
     #[test]

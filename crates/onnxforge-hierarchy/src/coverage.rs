@@ -193,6 +193,8 @@ pub struct Coverage {
     pub counts: Counts,
     /// The share that is known.
     pub coverage: f64,
+    /// The share whose module is the right one, at least: the mean of [`Evidence::confidence`].
+    pub confidence: f64,
     /// Nodes that compute with parameters.
     pub with_parameters: Counts,
     /// By what the origins are known from.
@@ -228,12 +230,14 @@ pub fn coverage(model: &Model, hierarchy: &Hierarchy, tags: &Tags, thresholds: &
     let mut categories: BTreeMap<Category, (Counts, BTreeMap<String, Counts>)> = BTreeMap::new();
     let mut uncovered = Vec::new();
     let mut several_modules = 0;
+    let mut confidence = 0.0;
     let users = parameter_users(model, hierarchy);
     for (id, node) in model.nodes() {
         let origin = hierarchy.origin(id);
         let certainty = origin.evidence.certainty();
         let category = category(node);
         counts.add(certainty);
+        confidence += origin.evidence.confidence();
         let (all, operators) = categories.entry(category).or_default();
         all.add(certainty);
         operators.entry(node.op().to_string()).or_default().add(certainty);
@@ -269,6 +273,7 @@ pub fn coverage(model: &Model, hierarchy: &Hierarchy, tags: &Tags, thresholds: &
     });
     Coverage {
         coverage: counts.coverage(),
+        confidence: if counts.nodes == 0 { 1.0 } else { confidence / counts.nodes as f64 },
         counts,
         with_parameters,
         evidence,

@@ -179,6 +179,7 @@ struct Columns<'m> {
     modules: Vec<Vec<usize>>,
     evidence: Vec<super::Certainty>,
     why: Vec<&'static str>,
+    confidence: Vec<f64>,
     output: Vec<&'m str>,
 }
 
@@ -340,6 +341,7 @@ impl Contents<'_> {
             columns.modules.push(origin.modules.iter().map(|module| module.index()).collect());
             columns.evidence.push(origin.evidence.certainty());
             columns.why.push(origin.evidence.words());
+            columns.confidence.push(origin.evidence.confidence());
             let output = node.outputs().iter().flatten().next();
             columns.output.push(output.map_or("", |&value| self.model.value(value).name()));
         }

@@ -127,6 +127,7 @@ impl Sidecar<'_> {
             "consumers": self.hierarchy.table().paths(&self.hierarchy.node_consumers(self.model, id)),
             "evidence": origin.evidence.name(),
             "certainty": origin.evidence.certainty(),
+            "confidence": origin.evidence.confidence(),
         })
     }
 
@@ -169,6 +170,7 @@ impl Serialize for Summary<'_> {
         map.serialize_entry("modules", &self.modules)?;
         map.serialize_entry("nodes", &found.counts)?;
         map.serialize_entry("coverage", &found.coverage)?;
+        map.serialize_entry("confidence", &found.confidence)?;
         map.serialize_entry("with_parameters", &found.with_parameters)?;
         map.serialize_entry("evidence", &found.evidence)?;
         let categories = || found.categories.iter().map(|category| (category.category, category));

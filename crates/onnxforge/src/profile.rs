@@ -21,7 +21,7 @@ use serde::Serialize;
 /// What runs a model to be measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Engine {
-    /// ONNX Runtime where it is found, else this library.
+    /// ONNX Runtime where it is found and can run the model, else this library.
     #[default]
     Auto,
     /// ONNX Runtime.
@@ -68,6 +68,9 @@ pub enum ProfileError {
     /// This library does not run the model.
     #[error(transparent)]
     Run(#[from] RunError),
+    /// The model has an operator that only this library has, as files of TensorFlow Lite do.
+    #[error("ONNX Runtime has no operator {0}; the native engine runs it (--engine native)")]
+    OwnOperator(String),
     /// Nothing was measured.
     #[error("too few sessions were measured")]
     TooFew,
@@ -82,10 +85,12 @@ pub fn profile(
     (engine, options): (Engine, &Measurement),
     progress: &dyn Progress,
 ) -> Result<Profiled, ProfileError> {
-    let runtime = match engine {
-        Engine::Native => None,
-        Engine::Auto => Runtime::get().ok(),
-        Engine::Ort => Some(Runtime::get().map_err(Clone::clone)?),
+    let ours = own_operator(model);
+    let runtime = match (engine, ours) {
+        (Engine::Native, _) | (Engine::Auto, Some(_)) => None,
+        (Engine::Auto, None) => Runtime::get().ok(),
+        (Engine::Ort, Some(op)) => return Err(ProfileError::OwnOperator(op)),
+        (Engine::Ort, None) => Some(Runtime::get().map_err(Clone::clone)?),
     };
     let Some(runtime) = runtime else {
         let sessions = in_this_library(model, inputs, options, progress)?;
@@ -102,6 +107,12 @@ pub fn profile(
     let observed = Observed::in_runtime(sessions, &saved.model, named.as_ref().unwrap_or(model), hierarchy);
     let profile = summed(&observed, hierarchy, tags)?;
     Ok(Profiled { engine: Ran::Ort, runtime: runtime.version(), profile, observed })
+}
+
+/// An operator that no runtime has.
+fn own_operator(model: &Model) -> Option<String> {
+    let mut operators = model.nodes().map(|(_, node)| node.op());
+    operators.find(|op| op.domain.starts_with("onnxforge.")).map(ToString::to_string)
 }
 
 fn summed(observed: &Observed, hierarchy: &Hierarchy, tags: &Tags) -> Result<Profile, ProfileError> {

@@ -158,6 +158,7 @@ def report(
     output: PathLike,
     *,
     modules: Optional[Modules] = None,
+    graph: Optional[str] = None,
     set_dim: Optional[Mapping[str, int]] = None,
     follow_links: bool = False,
 ) -> ReportResult:
@@ -165,9 +166,10 @@ def report(
 
     Args:
         model: A path, bytes, an `onnx.ModelProto` or an `onnx_ir.Model`.
-        output: Where to write the page.
+        output: Where to write the page, or the drawing.
         modules: The PyTorch model's modules, as `onnxforge.torch.save_modules` writes them: a path, or what it holds. Not needed where the
             model or a sidecar beside it has them.
+        graph: Write one drawing (SVG) instead of the page: what flows between the parts of this module, a path or tag; `/` is the model.
         set_dim: Sizes of named dimensions of the inputs.
         follow_links: Accept external data behind links that leave the model's folder.
 
@@ -177,6 +179,8 @@ def report(
     Example:
         >>> onnxforge.report("tiny_bert.onnx", "modules.html").ok
         True
+        >>> onnxforge.report("tiny_bert.onnx", "layer.svg", graph="bert.encoder.layer.0").path
+        'layer.svg'
     """
-    answer = ask("report", model, output=output, modules=modules, set_dim=set_dim, follow_links=follow_links)
+    answer = ask("report", model, output=output, modules=modules, graph=graph, set_dim=set_dim, follow_links=follow_links)
     return ReportResult(answer, os.fspath(output))

@@ -87,5 +87,5 @@ pub fn summary(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         "{} of {} tensors known with all their consumers ({:.1} %)",
         read.tagged, read.total, read.percentage
     )?;
-    writeln!(out, "known from: {}", evidence.join(", "))
+    writeln!(out, "known from: {}; confidence {:.2}", evidence.join(", "), found.confidence)
 }

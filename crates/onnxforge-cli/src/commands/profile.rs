@@ -27,7 +27,8 @@ use crate::output::{Output, forbid_inputs};
 /// Measure how long each PyTorch module takes in ONNX Runtime.
 ///
 /// ONNX Runtime's own profiler times each node of the graph that it really runs, its fusions included; nodes are found again by the names that survive.
-/// Several models are shown side by side, module by module. Without ONNX Runtime, the native engine runs the model.
+/// Several models are shown side by side, module by module. Without ONNX Runtime, the native engine runs the model. It also runs files of TensorFlow Lite: LiteRT gives
+/// Python programs no times of operators.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The models. The first is what others are compared with; all must take the same inputs.
@@ -99,7 +100,7 @@ enum By {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum EngineArg {
-    /// ONNX Runtime where it is found, else the native engine.
+    /// ONNX Runtime where it is found, else the native engine, which also runs files of TensorFlow Lite.
     Auto,
     /// ONNX Runtime.
     Ort,

@@ -40,6 +40,11 @@ function tail(name, properties, text) {
   return el(name, { title: text, ...properties, class: `tail ${properties?.class ?? ""}` }, el("bdi", {}, text));
 }
 
+/** What the module of a node is known from, and how sure that is. */
+function known({ why, confidence }, node) {
+  return `${why[node]}, confidence ${confidence[node].toFixed(2)}`;
+}
+
 function moduleLink(index, text) {
   const { tag, class: name, path } = modules[index];
   const title = [path, name, tag].filter(Boolean).join("\n");

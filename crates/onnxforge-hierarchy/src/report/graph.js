@@ -280,8 +280,8 @@ function drawLayout(view, layout, transform) {
 
 function tooltip(view, part) {
   if (part.kind === "node") {
-    const { name, op, evidence, why } = view.flow.nodes;
-    return [name[part.node] || "unnamed", op[part.node], fullName(view.flow.nodes.modules[part.node][0] ?? 0), `${evidence[part.node]}: ${why[part.node]}`].join("\n");
+    const { name, op, evidence } = view.flow.nodes;
+    return [name[part.node] || "unnamed", op[part.node], fullName(view.flow.nodes.modules[part.node][0] ?? 0), `${evidence[part.node]}: ${known(view.flow.nodes, part.node)}`].join("\n");
   }
   if (part.kind === "group") return `${count(part.size)} nodes; Enter opens them`;
   const module = modules[part.module];

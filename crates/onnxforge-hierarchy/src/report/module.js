@@ -174,7 +174,7 @@ function nodeRow(node) {
   return el("div", { class: "node", "data-node": node },
     cell(nodes.name[node] || "unnamed", nodes.output[node]), cell(nodes.op[node], nodes.category[node]),
     el("span", {}, owner !== undefined && moduleLink(owner), others.length ? alsoIn(others) : el("small", {}, modules[owner]?.class)),
-    el("span", {}, badge(nodes.evidence[node], nodes.why[node]), el("small", { title: nodes.why[node] }, nodes.why[node])));
+    el("span", {}, badge(nodes.evidence[node], known(nodes, node)), el("small", { title: known(nodes, node) }, known(nodes, node))));
 }
 
 function alsoIn(others) {
