@@ -2,8 +2,8 @@
 
     python tests/python/graphs.py ONNXFORGE MODEL.onnx … [--tables FOLDER] [--shots FOLDER]
 
-Modules are opened one after the other, the outermost first, until `--most` are open or none is closed. A row for each model, and an exit code of 1 where a page takes more than 2 s to open, a module more than
-300 ms, or boxes overlap. `--shots` gets pictures: closed, one way down to the nodes, and all that was opened.
+Boxes are opened one after the other by the keyboard, each with what is inside of it, until that was done `--most` times or none is closed. A row for each model, and an exit code of 1 where a page takes more than 2 s to open, a module more than
+300 ms, or boxes overlap. `--shots` gets pictures: closed, one way down to the nodes, all that was opened, and both from near.
 """
 
 import argparse
@@ -13,47 +13,82 @@ import tempfile
 from pathlib import Path
 
 import browser
-from test_report_graph import BOXES, disjoint
+from test_report_graph import disjoint
 
+#: Milliseconds of work, with the layout of the page after it.
 SPENT = "(work) => { const start = performance.now(); work(); document.body.getBoundingClientRect(); return performance.now() - start; }"
-OPEN = "(key) => { const view = shownViews().at(-1); const part = view.placeOf(key).box.part; return (%s)(() => view.setOpen(part, true)); }" % SPENT
-#: What the machine does besides makes some attempts slow: the better of two counts.
-TWICE = "(key) => { const first = (%s)(key); const view = shownViews().at(-1); view.setOpen(view.placeOf(key).box.part, false); return Math.min(first, (%s)(key)); }" % (OPEN, OPEN)
-CLOSED = """() => shownViews().at(-1).boxes().filter((box) => box.part.kind !== "node" && !box.inner).map((box) => box.part.key)"""
+
+
+class Keyboard:
+    """The keys of a graph: what a user does, without a mouse."""
+
+    def __init__(self, page):
+        self.page = page
+        self.times = []
+
+    def press(self, key):
+        work = f"() => document.querySelector('svg.graph').dispatchEvent(new KeyboardEvent('keydown', {{ key: '{key}' }}))"
+        return self.page.evaluate(f"({SPENT})({work})")
+
+    def chosen(self):
+        """The box that is selected, and whether it is open; nothing for what cannot be opened."""
+        return self.page.evaluate('(({ dataset, ariaExpanded }) => [dataset.key, ariaExpanded])(document.querySelector("svg.graph .box.selected"))')
+
+    def open(self):
+        """Opens what is selected. What the machine does besides makes some attempts slow: the better of two counts."""
+        first = self.press("Enter")
+        self.press("Enter")
+        self.times.append(min(first, self.press("Enter")))
+
+    def way_down(self):
+        """Opens the first box that can be opened, and the first one in that, down to nodes."""
+        self.press("ArrowDown")
+        while True:
+            before = None
+            while self.chosen()[1] is None and self.chosen() != before:
+                before = self.chosen()
+                self.press("ArrowDown")
+            if self.chosen()[1] is None:
+                return
+            self.open()
+            self.press("PageDown")
+
+    def everything(self, most):
+        """Opens one box after the other, each with what is inside of it, until there are so many."""
+        before = None
+        while self.chosen() != before and len(self.times) < most:
+            key, is_open = before = self.chosen()
+            if is_open == "false":
+                self.open()
+                self.press("PageDown")
+                if self.chosen()[0] != key:
+                    self.everything(most)
+                    self.press("Escape")
+                before = self.chosen()
+            self.press("ArrowDown")
 
 
 def look(chromium, path, name, most, shots):
-    """Milliseconds until the page is there with its graph, milliseconds of each module that was opened, and how many boxes were compared."""
+    """Milliseconds until the page is there with its graph, milliseconds of each box that was opened, and how many boxes were compared."""
     with browser.opened(chromium, path, width=1600, height=1000) as sheet:
         page = sheet.page
         ready = page.evaluate("performance.getEntriesByType('navigation')[0].domComplete")
         shown = page.evaluate(f'({SPENT})(() => document.querySelector("[data-view=graph]").click())')
+        keys = Keyboard(page)
         shoot = lambda what: shots and page.screenshot(path=shots / f"{name}.{what}.png")
         shoot("closed")
-        times, opened = [], 0
-        # One way down: each time the first module in what was opened last.
-        inside = None
-        while True:
-            boxes = [box for box in page.evaluate(BOXES) if box["inside"] == inside] if inside else page.evaluate(BOXES)
-            closed = set(page.evaluate(CLOSED))
-            key = next((box["key"] for box in boxes if box["key"] in closed), None)
-            if key is None:
-                break
-            times.append(page.evaluate(TWICE, key))
-            inside, opened = key, opened + 1
-        page.evaluate("shownViews().at(-1).fit()")
+        keys.way_down()
+        shoot("near")
+        keys.press("Home")
         shoot("way")
         disjoint(page)
-        page.evaluate("shownViews().at(-1).collapse()")
-        while opened < most and (closed := page.evaluate(CLOSED)):
-            for key in closed[: most - opened]:
-                times.append(page.evaluate(TWICE, key))
-                opened += 1
-        page.evaluate("shownViews().at(-1).fit()")
+        page.click("#graph-collapse")
+        keys.press("ArrowDown")
+        keys.everything(most)
+        shoot("inside")
+        keys.press("Home")
         shoot("open")
-        page.evaluate("shownViews().at(-1).zoom(1 / shownViews().at(-1).scale)")
-        shoot("near")
-        return ready + shown, times, len(disjoint(page))
+        return ready + shown, keys.times, len(disjoint(page))
 
 
 def main():

@@ -301,6 +301,19 @@ def _clip() -> nn.Module:
     return transformers.CLIPModel(transformers.CLIPConfig(text_config={**_SHORT, "eos_token_id": 2}, vision_config=view, projection_dim=8))
 
 
+def _mixtral(experts: str) -> Callable[[], nn.Module]:
+    """Experts as products of stacked weights, or grouped by token, as transformers computes them unless told otherwise."""
+
+    def made() -> nn.Module:
+        import transformers
+
+        config = transformers.MixtralConfig(**{**_CACHED, "num_local_experts": 4, "num_experts_per_tok": 2})
+        config._experts_implementation = experts
+        return transformers.MixtralModel(config)
+
+    return made
+
+
 def _decoder(config: str, model: str, **sizes: Any) -> Case:
     return Case(_of_transformers(config, model, **{**_CACHED, **sizes}), _tokens)
 
@@ -354,7 +367,8 @@ ARCHITECTURES: dict[str, Architecture] = {
         "transformers: encoder", Case(_of_transformers("T5Config", "T5EncoderModel", vocab_size=40, d_model=16, d_kv=8, d_ff=24, num_layers=2, num_heads=2, use_cache=False), _tokens)
     ),
     "bart": Architecture("transformers: both", Case(_of_transformers("BartConfig", "BartModel", **_BART), _ids("input_ids", "decoder_input_ids"))),
-    "mixtral": Architecture("transformers: mixture of experts", _decoder("MixtralConfig", "MixtralModel", num_local_experts=4, num_experts_per_tok=2)),
+    "mixtral": Architecture("transformers: mixture of experts", Case(_mixtral("batched_mm"), _tokens)),
+    "mixtral_grouped": Architecture("transformers: mixture of experts", Case(_mixtral("grouped_mm"), _tokens)),
     "mistral": Architecture("transformers: decoder", _decoder("MistralConfig", "MistralModel", sliding_window=4)),
     "qwen2": Architecture("transformers: decoder", _decoder("Qwen2Config", "Qwen2Model")),
     "gemma": Architecture("transformers: decoder", _decoder("GemmaConfig", "GemmaModel", head_dim=8)),

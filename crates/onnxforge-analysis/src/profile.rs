@@ -78,7 +78,11 @@ impl Observed {
             let unknown = Attribution::new(ModuleId::ROOT, Evidence::Root);
             let origin = origin.map_or(unknown, |origin| Attribution {
                 modules: origin.modules.iter().map(home).collect(),
-                evidence: if named.is_some() { origin.evidence } else { origin.evidence.max(Evidence::Neighbours) },
+                evidence: if named.is_some() {
+                    origin.evidence
+                } else {
+                    origin.evidence.max(Evidence::Neighbours)
+                },
             });
             Place::new(&ran.name, &ran.op, &origin)
         };
@@ -537,7 +541,10 @@ mod tests {
         // 1.5 for each call would be more than the first node has.
         let cost = 5.0 / 3.0;
         assert_eq!(own[0], 0.0);
-        assert!((own[1] - (6.0 - cost)).abs() < 1e-9 && (own[2] - (5.0 - 2.0 * cost)).abs() < 1e-9, "{own:?}");
+        assert!(
+            (own[1] - (6.0 - cost)).abs() < 1e-9 && (own[2] - (5.0 - 2.0 * cost)).abs() < 1e-9,
+            "{own:?}"
+        );
         assert!((own.iter().sum::<f64>() - 6.0).abs() < 1e-9);
     }
 

@@ -193,7 +193,7 @@ pub struct Coverage {
     pub counts: Counts,
     /// The share that is known.
     pub coverage: f64,
-    /// The share whose module is the right one, at least: the mean of [`Evidence::confidence`].
+    /// The share whose module is the right one, at least: the mean of [`Hierarchy::confidence`].
     pub confidence: f64,
     /// Nodes that compute with parameters.
     pub with_parameters: Counts,
@@ -237,7 +237,7 @@ pub fn coverage(model: &Model, hierarchy: &Hierarchy, tags: &Tags, thresholds: &
         let certainty = origin.evidence.certainty();
         let category = category(node);
         counts.add(certainty);
-        confidence += origin.evidence.confidence();
+        confidence += hierarchy.confidence(id);
         let (all, operators) = categories.entry(category).or_default();
         all.add(certainty);
         operators.entry(node.op().to_string()).or_default().add(certainty);

@@ -119,6 +119,11 @@ impl Hierarchy {
         self.origins.get(&node).unwrap_or(&NOTHING)
     }
 
+    /// How likely the module of a node is the right one: the [confidence](Evidence::confidence) of its evidence. Tables that were made of names know no classes.
+    pub fn confidence(&self, node: NodeId) -> f64 {
+        self.origin(node).evidence.confidence(!self.table.has_classes())
+    }
+
     /// Whether this was found for a model that had this node.
     pub fn knows(&self, node: NodeId) -> bool {
         self.origins.contains_key(&node)

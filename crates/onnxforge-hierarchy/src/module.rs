@@ -110,6 +110,8 @@ pub struct ModuleTable {
     longest: usize,
     /// By the names of parameters and buffers.
     owners: HashMap<String, ModuleId>,
+    /// Whether the class of any module is known.
+    has_classes: bool,
 }
 
 impl Default for ModuleTable {
@@ -167,6 +169,7 @@ impl ModuleTable {
             by_path: HashMap::new(),
             longest: 0,
             owners: HashMap::new(),
+            has_classes: false,
         };
         table.push(root, None);
         table
@@ -176,6 +179,7 @@ impl ModuleTable {
         let id = ModuleId(self.modules.len() as u32);
         self.depths.push(parent.map_or(0, |parent| self.depths[parent.index()] + 1));
         self.longest = self.longest.max(module.path.len());
+        self.has_classes |= module.class.is_some();
         self.by_path.insert(module.path.clone(), id);
         for own in module.direct_parameters.iter().chain(&module.direct_buffers) {
             let name = if module.path.is_empty() { own.clone() } else { format!("{}.{own}", module.path) };
@@ -194,6 +198,11 @@ impl ModuleTable {
     /// Whether there is none but the model itself.
     pub fn is_empty(&self) -> bool {
         self.modules.len() <= 1
+    }
+
+    /// Whether the class of any module is known: it is of none where names were all that told of modules.
+    pub fn has_classes(&self) -> bool {
+        self.has_classes
     }
 
     /// All of them, parents first.

@@ -341,7 +341,7 @@ impl Contents<'_> {
             columns.modules.push(origin.modules.iter().map(|module| module.index()).collect());
             columns.evidence.push(origin.evidence.certainty());
             columns.why.push(origin.evidence.words());
-            columns.confidence.push(origin.evidence.confidence());
+            columns.confidence.push(self.hierarchy.confidence(id));
             let output = node.outputs().iter().flatten().next();
             columns.output.push(output.map_or("", |&value| self.model.value(value).name()));
         }

@@ -127,7 +127,7 @@ impl Sidecar<'_> {
             "consumers": self.hierarchy.table().paths(&self.hierarchy.node_consumers(self.model, id)),
             "evidence": origin.evidence.name(),
             "certainty": origin.evidence.certainty(),
-            "confidence": origin.evidence.confidence(),
+            "confidence": self.hierarchy.confidence(id),
         })
     }
 
