@@ -4,6 +4,8 @@
 
 /** Parts of one drawing beyond which neighbours are put together, so that each layout stays quick and readable. */
 const MOST_PARTS = 40;
+/** Nodes that nothing leads to or from, beyond which they are put together. */
+const MOST_ALONE = 2;
 /** Ends of an open module beyond which they are drawn as one. */
 const MOST_ENDS = 24;
 
@@ -36,20 +38,44 @@ const partOfNode = (node) => ({ key: `n${node}`, kind: "node", node, size: 1 });
 function partsOf(flow, part) {
   if (part.parts) return part.parts;
   const inner = hierarchy.children[part.module].filter((child) => flow.size[child]).map((child) => [flow.first[child], partOfModule(flow, child)]);
-  const nodes = flow.own[part.module].map((node) => [node, partOfNode(node)]);
-  return (part.parts = groupedParts([...inner, ...nodes].sort((a, b) => a[0] - b[0]).map(([, one]) => one), part.key));
+  const alone = flow.own[part.module].filter((node) => isAlone(flow, node));
+  const apart = alone.length > MOST_ALONE ? new Set(alone) : new Set();
+  const nodes = flow.own[part.module].filter((node) => !apart.has(node)).map((node) => [node, partOfNode(node)]);
+  const parts = groupedParts([...inner, ...nodes].sort((a, b) => a[0] - b[0]).map(([, one]) => one), part.key);
+  if (apart.size) parts.push(groupOf(alone.map(partOfNode), 0, `${part.key}:alone`));
+  return (part.parts = parts);
 }
 
-/** Few enough parts: neighbours in groups, where there are many. */
+/** Whether a node neither reads what others make nor is read: exporters leave such nodes behind. */
+function isAlone({ graph, made, readers, outputs }, node) {
+  return !graph.reads[node].length && made[node].every((tensor) => !readers[tensor].length && !outputs.has(tensor));
+}
+
+function groupOf(parts, from, key) {
+  return { key, kind: "group", from, alone: key.endsWith(":alone"), size: parts.reduce((sum, { size }) => sum + size, 0), parts: groupedParts(parts, key) };
+}
+
+/** Few enough parts: neighbours in groups, where there are many. Modules stay as they are as long as groups of nodes are enough. */
 function groupedParts(parts, key) {
   if (parts.length <= MOST_PARTS) return parts;
+  const runs = [];
+  parts.forEach((part, at) => {
+    if (part.kind === "node" && parts[at - 1]?.kind === "node") runs.at(-1).push(part);
+    else runs.push([part]);
+  });
+  if (runs.length > 1 && runs.length < parts.length) {
+    let from = 0;
+    const grouped = runs.map((run) => {
+      from += run.length;
+      return run.length > 1 ? groupOf(run, from - run.length, `${key}:${from - run.length}+${run.length}`) : run[0];
+    });
+    return groupedParts(grouped, key);
+  }
   const length = Math.max(Math.ceil(parts.length / MOST_PARTS), Math.min(MOST_PARTS, Math.ceil(Math.sqrt(parts.length))));
   const groups = [];
   for (let from = 0; from < parts.length; from += length) {
     const some = parts.slice(from, from + length);
-    const group = { key: `${key}:${from}+${some.length}`, kind: "group", from, parts: null, size: some.reduce((sum, { size }) => sum + size, 0) };
-    group.parts = groupedParts(some, group.key);
-    groups.push(some.length > 1 ? group : some[0]);
+    groups.push(some.length > 1 ? groupOf(some, from, `${key}:${from}*${some.length}`) : some[0]);
   }
   return groups.length <= MOST_PARTS ? groups : groupedParts(groups, `${key}/`);
 }
@@ -118,6 +144,8 @@ function foundEdges(flow, part) {
 
 // ---------------------------------------------------------------- layout
 
+/** The scale from which on titles can be read. */
+const READABLE = 0.8;
 const BOX = { head: 24, pad: 14, port: 16, line: 44, node: 26 };
 const wide = (text, letter, least, most) => Math.max(least, Math.min(most, Math.ceil(text.length * letter) + 22));
 
@@ -128,8 +156,15 @@ function shownType(text) {
 
 function labelOf(flow, part) {
   if (part.kind === "node") return [flow.nodes.op[part.node], flow.nodes.name[part.node]];
-  if (part.kind === "group") return [`${count(part.size)} nodes`, `${count(part.parts.length)} parts, from ${count(part.from)} on`];
+  if (part.kind === "group") return [`${count(part.size)} nodes`, part.alone ? "that nothing reads" : mostly(flow, part)];
   return [ownPath(part.module) || fullName(0), `${ownClass(part.module)} · ${count(part.size)}`];
+}
+
+/** What a group is made of. */
+function mostly(flow, part) {
+  if (part.parts.some(({ kind }) => kind !== "node")) return `${count(part.parts.length)} parts`;
+  const ops = tally(flow.nodes.op, part.parts.map(({ node }) => node)).slice(0, 2).map(([op, times]) => (times > 1 ? `${op} × ${times}` : op));
+  return part.parts.length > ops.length ? `${ops.join(", ")}, …` : ops.join(", ");
 }
 
 /** Where everything in an open part goes; kept until something in it opens or closes. */
@@ -145,7 +180,7 @@ function layoutOf(view, part) {
     const inner = view.open.has(one.key) ? layoutOf(view, one) : null;
     const [title, aside] = labelOf(flow, one);
     const box = inner
-      ? { width: Math.max(inner.width + 2 * BOX.pad, wide(title, 7.4, 90, 400)), height: inner.height + BOX.head + 2 * BOX.port }
+      ? { width: Math.max(inner.width + 2 * BOX.pad, wide(title, 7.4, 90, 300) + wide(aside, 6.2, 60, 300)), height: inner.height + BOX.head + 2 * BOX.port }
       : one.kind === "node" ? { width: wide(title, 7, 54, 220), height: BOX.node }
         : { width: Math.max(wide(title, 7.4, 84, 250), wide(aside, 6.2, 84, 250)), height: BOX.line };
     graph.setNode(String(at), { ...box });
@@ -161,6 +196,8 @@ function layoutOf(view, part) {
       ports.push({ side, key: `${side}${at}`, tensors });
     });
   }
+  // What nothing leads to is not drawn above the ends.
+  if (ends.in.length) boxes.forEach(({ part: one }, at) => one.alone && graph.setEdge("top", String(at), { weight: 0, minlen: 3 }));
   for (const [name, side] of [["top", "in"], ["bottom", "out"]]) if (ends[side].length) graph.setNode(name, { width: 1, height: 1 });
   const lines = edges.map(({ from, to, tensors }) => {
     const text = tensors.length > 1 ? `${count(tensors.length)} tensors` : shownType(flow.graph.texts[flow.graph.types[tensors[0]]]);
@@ -268,14 +305,15 @@ function drawLayout(view, layout, transform) {
   const typed = ({ tensors }) => tensors.slice(0, 12).map((tensor) => `${view.flow.graph.names[tensor]}  ${view.flow.graph.texts[view.flow.graph.types[tensor]]}`).join("\n");
   const lines = layout.lines.map((line) => draw("g", { class: "flow" }, draw("title", {}, typed(line)),
     draw("path", { d: curve(line.points), "marker-end": line.fans.length ? null : "url(#arrow)" }),
-    line.fans.map(([from, to]) => draw("path", { d: curve([from, to]) })),
     draw("text", { x: line.x.toFixed(1), y: (line.y + 3.5).toFixed(1), "text-anchor": "middle", class: "shape" }, line.text)));
   const outermost = layout.part.key === "m0";
   const ports = layout.ports.map((port) => draw("g", { class: "port" }, draw("title", {}, typed(port)),
     draw("circle", { cx: port.x.toFixed(1), cy: port.y.toFixed(1), r: 3.2 }),
     outermost && draw("text", { x: port.x.toFixed(1), y: (port.y + (port.side === "in" ? -8 : 16)).toFixed(1), "text-anchor": "middle", class: "aside" },
       port.tensors.length > 1 ? `${count(port.tensors.length)} tensors` : cut(view.flow.graph.names[port.tensors[0]], 110, 6.2))));
-  return draw("g", { transform }, lines, ports, layout.boxes.map((box) => drawPart(view, box)));
+  // Over the boxes that they lead into.
+  const fans = layout.lines.filter((line) => line.fans.length).map((line) => draw("g", { class: "flow fan" }, line.fans.map(([from, to]) => draw("path", { d: curve([from, to]) }))));
+  return draw("g", { transform }, lines, ports, layout.boxes.map((box) => drawPart(view, box)), fans);
 }
 
 function tooltip(view, part) {
@@ -306,7 +344,7 @@ class GraphView {
     this.svg.addEventListener("pointerup", (event) => this.onUp(event));
     this.svg.addEventListener("dblclick", (event) => this.onDouble(event));
     this.svg.addEventListener("keydown", (event) => this.onKey(event));
-    new ResizeObserver(() => this.fitted || this.fit()).observe(this.svg);
+    new ResizeObserver(() => this.fitted || this.begin()).observe(this.svg);
   }
 
   /** Everything anew. Nothing on the screen moves that `anchor`, the key of a part, stands for. */
@@ -362,6 +400,18 @@ class GraphView {
     this.move();
   }
 
+  /** All of it where that can be read, else where it begins. */
+  begin() {
+    this.fit();
+    if (!this.fitted || this.scale >= READABLE) return;
+    this.scale = READABLE;
+    const [room, wide] = [this.svg.clientWidth, this.layout.width * READABLE];
+    const first = this.layout.ports.find(({ side }) => side === "in") ?? this.layout.boxes[0];
+    this.x = wide < room ? (room - wide) / 2 : Math.min(24, Math.max(room - 24 - wide, room / 2 - first.x * READABLE));
+    this.y = 28;
+    this.move();
+  }
+
   zoom(factor, at = { x: this.svg.clientWidth / 2, y: this.svg.clientHeight / 2 }) {
     const scale = Math.max(0.02, Math.min(4, this.scale * factor));
     this.x = at.x - (at.x - this.x) * scale / this.scale;
@@ -392,7 +442,7 @@ class GraphView {
     this.layouts.clear();
     this.selected = null;
     this.redraw();
-    this.fit();
+    this.begin();
   }
 
   partAt(event) {
@@ -591,7 +641,7 @@ function drawGraph() {
   overview.replaceChildren(el("div", { class: "graph-sheet" }, tools, el("div", { class: "panes" }, panes), el("p", { id: "graph-part", "aria-live": "polite" })));
   for (const view of shownViews()) {
     if (!view.layout) view.redraw();
-    if (!view.fitted || graphs.pair) view.fit();
+    if (!view.fitted || graphs.pair) view.begin();
   }
   describePart(views.at(-1), null);
 }
