@@ -24,6 +24,7 @@ def files(tmp_path_factory):
 def bert(chromium, files):
     with browser.opened(chromium, files["bert"][0]) as sheet:
         sheet.page.click("[data-view=graph]")
+        sheet.page.click("#graph-fit")
         yield sheet.page
 
 
@@ -158,6 +159,49 @@ def test_it_pans_and_zooms(bert):
     assert scene(bert)["a"] == pytest.approx(before["a"])
 
 
+def test_a_tall_drawing_begins_where_it_can_be_read(bert):
+    assert scene(bert)["a"] < 0.8
+    bert.click("#graph-collapse")
+    assert scene(bert)["a"] == pytest.approx(0.8)
+    first = bert.locator("svg.graph .port text").first.bounding_box()
+    view = bert.locator("svg.graph").bounding_box()
+    assert view["x"] <= first["x"] and first["x"] + first["width"] <= view["x"] + view["width"] and first["y"] >= view["y"]
+
+
+def test_modules_are_not_hidden_among_nodes(chromium, tmp_path):
+    """Many nodes around few modules: runs of nodes are put together, what nothing reads stands aside, and lines lead into what is open."""
+    made = reports.Builder("many.onnx")
+    made.module("", "Net", None)
+    names = ["first", "second", "third"]
+    for place, name in enumerate(names):
+        for _ in range(30):
+            made.node(0, "Mul" if place else "Reshape", "shape")
+        inner = made.module(name, "Part", 0)
+        made.node(inner, "MatMul", "math")
+    dead = [len(made.nodes["name"]) + each for each in range(5)]
+    for _ in dead:
+        made.node(0, "Constant", "constant")
+    data = made.report(optimized=False)
+    graph = data["graph"]
+    for node in dead:
+        graph["reads"][node] = []
+    graph["outputs"] = [dead[0]]
+    with browser.opened(chromium, reports.write(data, tmp_path / "many.html")) as sheet:
+        page = sheet.page
+        page.click("[data-view=graph]")
+        page.click("#graph-fit")
+        shown = keys(page)
+        assert [key for key in shown if key.startswith("m") and ":" not in key] == [f"m{index_of(data, name)}" for name in names]
+        texts = page.locator("svg.graph .box.group text").all_text_contents()
+        assert texts == ["30 nodes", "Reshape × 30", "30 nodes", "Mul × 30", "30 nodes", "Mul × 30", "5 nodes", "that nothing reads"]
+        aside = box(page, "m0:alone").bounding_box()
+        assert aside["y"] > page.locator("svg.graph .port").first.bounding_box()["y"]
+        open_by_mouse(page, f"m{index_of(data, 'second')}")
+        fan = page.locator("svg.graph .fan path").first
+        assert fan.evaluate("(path) => path.getTotalLength()") > 5
+        disjoint(page)
+
+
 def test_colours(bert, files):
     fills = lambda: bert.evaluate('[...document.querySelectorAll("svg.graph .box.module > rect")].map((rect) => rect.getAttribute("style"))')
     assert fills() == [None] * len(fills())
@@ -185,6 +229,7 @@ def test_before_and_after_side_by_side(bert, files):
     assert bert.locator("svg.graph").count() == 1
     bert.click("#graph-pair")
     assert bert.locator("figcaption").all_text_contents() == ["before optimization", "after optimization"]
+    bert.click("#graph-fit")
     place = bert.locator(f'svg[data-graph=before] .box[data-key="{encoder}"] > rect').first.bounding_box()
     bert.mouse.dblclick(place["x"] + place["width"] / 2, place["y"] + place["height"] / 2)
     for name in ("before", "after"):

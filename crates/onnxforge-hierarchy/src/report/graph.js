@@ -163,8 +163,9 @@ function labelOf(flow, part) {
 /** What a group is made of. */
 function mostly(flow, part) {
   if (part.parts.some(({ kind }) => kind !== "node")) return `${count(part.parts.length)} parts`;
-  const ops = tally(flow.nodes.op, part.parts.map(({ node }) => node)).slice(0, 2).map(([op, times]) => (times > 1 ? `${op} × ${times}` : op));
-  return part.parts.length > ops.length ? `${ops.join(", ")}, …` : ops.join(", ");
+  const found = tally(flow.nodes.op, part.parts.map(({ node }) => node));
+  const ops = found.slice(0, 2).map(([op, times]) => (times > 1 ? `${op} × ${times}` : op));
+  return [...ops, ...(found.length > ops.length ? ["…"] : [])].join(", ");
 }
 
 /** Where everything in an open part goes; kept until something in it opens or closes. */
@@ -183,7 +184,7 @@ function layoutOf(view, part) {
       ? { width: Math.max(inner.width + 2 * BOX.pad, wide(title, 7.4, 90, 300) + wide(aside, 6.2, 60, 300)), height: inner.height + BOX.head + 2 * BOX.port }
       : one.kind === "node" ? { width: wide(title, 7, 54, 220), height: BOX.node }
         : { width: Math.max(wide(title, 7.4, 84, 250), wide(aside, 6.2, 84, 250)), height: BOX.line };
-    graph.setNode(String(at), { ...box });
+    if (!one.alone) graph.setNode(String(at), { ...box });
     return { part: one, inner, ...box };
   });
   const ports = [];
@@ -196,8 +197,6 @@ function layoutOf(view, part) {
       ports.push({ side, key: `${side}${at}`, tensors });
     });
   }
-  // What nothing leads to is not drawn above the ends.
-  if (ends.in.length) boxes.forEach(({ part: one }, at) => one.alone && graph.setEdge("top", String(at), { weight: 0, minlen: 3 }));
   for (const [name, side] of [["top", "in"], ["bottom", "out"]]) if (ends[side].length) graph.setNode(name, { width: 1, height: 1 });
   const lines = edges.map(({ from, to, tensors }) => {
     const text = tensors.length > 1 ? `${count(tensors.length)} tensors` : shownType(flow.graph.texts[flow.graph.types[tensors[0]]]);
@@ -206,8 +205,9 @@ function layoutOf(view, part) {
     return { from: String(from), to: String(to), tensors, text };
   });
   dagre.layout(graph);
-  const all = boxes.map((box, at) => Object.assign(box, corner(graph.node(String(at)))));
-  const drawn = [...all];
+  const drawn = boxes.filter(({ part: one }) => !one.alone);
+  boxes.forEach((box, at) => box.part.alone || Object.assign(box, corner(graph.node(String(at)))));
+  const all = boxes;
   for (const port of ports) Object.assign(port, { x: graph.node(port.key).x, y: graph.node(port.key).y });
   const left = Math.min(0, ...drawn.map(({ x }) => x), ...ports.map(({ x }) => x - 32));
   const layout = { part, boxes: all, ports, lines: [] };
@@ -219,6 +219,14 @@ function layoutOf(view, part) {
   const inside = [...drawn.map(({ y }) => y), ...layout.lines.flatMap(({ points }) => points.map(({ y }) => y)), ...(ports.length ? [top.in].filter(Number.isFinite) : [])];
   const upper = Math.min(...inside, Infinity);
   const rights = [...drawn.map(({ x, width }) => x + width), ...ports.map(({ x }) => x + 32), ...layout.lines.flatMap(({ points, x, text }) => [...points.map((point) => point.x), x + text.length * 2.7 + 4])];
+  // What nothing leads to stands on the right of all else.
+  const beside = Math.max(0, ...rights) + (drawn.length ? 2 * BOX.pad : 0);
+  for (const box of boxes.filter(({ part: one }) => one.alone)) {
+    Object.assign(box, { x: beside, y: Math.min(...drawn.map(({ y }) => y), Infinity) });
+    if (!Number.isFinite(box.y)) box.y = 0;
+    drawn.push(box);
+    rights.push(box.x + box.width);
+  }
   const lowers = [...drawn.map(({ y, height }) => y + height), ...ports.map(({ y }) => y), ...layout.lines.flatMap(({ points }) => points.map(({ y }) => y))];
   const lefts = [left, ...layout.lines.flatMap(({ points, x, text }) => [...points.map((point) => point.x), x - text.length * 2.7 - 4])];
   const shift = { x: -Math.min(...lefts), y: -(Number.isFinite(upper) ? upper : 0) };
@@ -291,7 +299,7 @@ function drawPart(view, box) {
   const fill = strength === null ? null : `fill: color-mix(in srgb, var(--bad-fill) ${(100 * Math.sqrt(strength)).toFixed(0)}%, var(--surface))`;
   const classes = ["box", part.kind, inner && "open", part.key === view.selected && "selected"].filter(Boolean).join(" ");
   const texts = inner
-    ? [draw("text", { x: 8, y: 16, class: "title" }, cut(title, width * 0.62, 7.4)), draw("text", { x: width - 8, y: 16, class: "aside", "text-anchor": "end" }, cut(aside, width * 0.38, 6.2))]
+    ? [draw("text", { x: 8, y: 16, class: "title" }, cut(title, width * 0.62, 7.4)), draw("text", { x: width - 8, y: 16, class: "aside", "text-anchor": "end" }, cut(aside, width - Math.min(wide(title, 7.4, 0, 400), width * 0.62), 6.2))]
     : part.kind === "node" ? [draw("text", { x: width / 2, y: 17, class: "op", "text-anchor": "middle" }, cut(title, width, 7))]
       : [draw("text", { x: width / 2, y: 18, class: "title", "text-anchor": "middle" }, cut(title, width, 7.4)), draw("text", { x: width / 2, y: 34, class: "aside", "text-anchor": "middle" }, cut(aside, width, 6.2))];
   const offset = inner ? `translate(${(width - inner.width) / 2} ${BOX.head + BOX.port})` : null;
