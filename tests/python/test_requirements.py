@@ -82,6 +82,22 @@ def test_tests_of_the_table_are_there():
 # ---------------------------------------------------------------- modules and operations
 
 
+def test_confidence_beside_the_evidence(forge, plain, tmp_path):
+    forge("tag", plain).good()
+    whole = beside(plain)
+    nodes = list(whole["nodes"].values())
+    assert {each["confidence"] for each in nodes if each["evidence"] == "exporter"} == {0.99}
+    assert all(0 <= each["confidence"] < 0.99 for each in nodes if each["certainty"] != "exact")
+    mean = sum(each["confidence"] for each in nodes) / len(nodes)
+    assert whole["summary"]["confidence"] == pytest.approx(mean) == told(forge("coverage", plain, "--json", "-"))["confidence"]
+    assert f"confidence {mean:.2f}" in forge("coverage", plain).good().out
+    # Where names are all that there is, what is around a node tells less.
+    named = tmp_path / "named_hierarchy.json"
+    forge("tag", ROOT / "tests/data/tiny_llama.torchscript.onnx", "--sidecar", named).good()
+    by_evidence = {each["evidence"]: each["confidence"] for each in json.loads(named.read_text(encoding="utf-8"))["nodes"].values()}
+    assert by_evidence["scope_guess"] > 0.9 > 0.5 > by_evidence["neighbours"]
+
+
 def test_module_information(forge, plain):
     forge("tag", plain).good()
     whole = beside(plain)

@@ -361,18 +361,29 @@ def rows(found: dict[str, dict[str, Seen]]) -> str:
     return "\n".join(lines)
 
 
+def brief(text: str) -> str:
+    """A reason without what a table cannot show, and without places of the machine."""
+    text = text.partition(" [Caused by")[0].replace("|", "¦")
+    return text if len(text) <= 200 else f"{text[:199]}…"
+
+
+def instead(strategy: str, strategies: dict[str, Seen]) -> str:
+    """What is left where a strategy fails."""
+    if strategy in EXPORTERS:
+        able = [each for each in EXPORTERS if strategies[each].failed is None]
+        return f"`auto` takes {able[0]}" if able else "none: `auto` tells both reasons"
+    left = strategies.get("parameters")
+    return f"names of parameters in the newer exporter's file: {percent(left.summary['coverage'])} known" if left and left.failed is None else "a table of modules"
+
+
 def failures(found: dict[str, dict[str, Seen]]) -> str:
     lines = []
     for name, strategies in found.items():
         for strategy, seen in strategies.items():
             if seen.failed is not None:
-                other = next((each for each in EXPORTERS if strategies[each].failed is None), "neither")
-                left = strategies.get("parameters")
-                alone = f"names of parameters in the newer exporter's file: {percent(left.summary['coverage'])} known" if left and left.failed is None else "a table of modules"
-                taken = alone if strategy not in EXPORTERS else f"`auto` takes {other}" if strategy == EXPORTERS[0] else f"`auto` never asks for it: {other} comes first"
-                lines.append(f"| {name} | {strategy} | {seen.failed.replace('|', '¦')} | {taken} |")
+                lines.append(f"| {name} | {strategy} | {brief(seen.failed)} | {instead(strategy, strategies)} |")
             elif seen.export and seen.export.get("undetermined"):
-                lines.append(f"| {name} | {strategy} | written, but {seen.export['undetermined'].replace('|', '¦')} | |")
+                lines.append(f"| {name} | {strategy} | written, but {brief(seen.export['undetermined'])} | |")
     return "\n".join(["| architecture | strategy | reason | fallback |", "|---|---|---|---|", *lines])
 
 

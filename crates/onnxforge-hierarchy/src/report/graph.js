@@ -474,8 +474,10 @@ class GraphView {
     if (centre && this.scale < 0.6) this.scale = 0.9;
     const [left, top] = [this.x + place.x * this.scale, this.y + place.y * this.scale];
     const [right, bottom] = [left + place.width * this.scale, top + place.height * this.scale];
-    if (centre || left < 0 || right > width) this.x += width / 2 - (left + right) / 2;
-    if (centre || top < 0 || bottom > height) this.y += Math.min(height / 2 - (top + bottom) / 2, 60 - top);
+    // The middle of the view, and of what is larger its beginning.
+    const shift = (low, high, room, edge) => (high - low > room - edge ? edge - low : (room - low - high) / 2);
+    if (centre || left < 0 || right > width) this.x += shift(left, right, width, 24);
+    if (centre || top < 0 || bottom > height) this.y += shift(top, bottom, height, 28);
     this.fitted = true;
     this.move();
   }
