@@ -239,6 +239,7 @@ function layoutOf(view, part) {
   // Lines lead to the ends of what is open, not just to its edge.
   for (const line of layout.lines) {
     line.fans = [];
+    line.enters = Boolean(all[Number(line.to)]?.inner);
     for (const [which, side] of [["from", "out"], ["to", "in"]]) {
       const box = all[Number(line[which])];
       if (!box?.inner) continue;
@@ -312,7 +313,7 @@ function drawPart(view, box) {
 function drawLayout(view, layout, transform) {
   const typed = ({ tensors }) => tensors.slice(0, 12).map((tensor) => `${view.flow.graph.names[tensor]}  ${view.flow.graph.texts[view.flow.graph.types[tensor]]}`).join("\n");
   const lines = layout.lines.map((line) => draw("g", { class: "flow" }, draw("title", {}, typed(line)),
-    draw("path", { d: curve(line.points), "marker-end": line.fans.length ? null : "url(#arrow)" }),
+    draw("path", { d: curve(line.points), "marker-end": line.enters ? null : "url(#arrow)" }),
     draw("text", { x: line.x.toFixed(1), y: (line.y + 3.5).toFixed(1), "text-anchor": "middle", class: "shape" }, line.text)));
   const outermost = layout.part.key === "m0";
   const ports = layout.ports.map((port) => draw("g", { class: "port" }, draw("title", {}, typed(port)),
