@@ -47,7 +47,7 @@ def as_files(models: Sequence[Model], folder: str) -> list[str]:
     return words
 
 
-def made(answer: Answer, like: Any, output: Optional[PathLike]) -> Any:
+def result_model(answer: Answer, like: Any, output: Optional[PathLike]) -> Any:
     """The model that a command made: the path that was given for it, or of the same kind as the one it was made from."""
     if output is not None:
         return os.fspath(output)

@@ -10,7 +10,7 @@ from typing import Any, Literal, Optional
 from .._call import ProgressCallback
 from .._models import Inputs, Model, Modules, PathLike, ask, of_same_kind, result_path
 from ..results import ExtractResult, ProfileResult, ReportResult
-from ._common import Engine, External, as_files, made
+from ._common import Engine, External, as_files, result_model
 
 
 def profile(
@@ -144,7 +144,7 @@ def extract(
         progress=progress,
     )
     if not several:
-        return ExtractResult(answer, made(answer, model, output))
+        return ExtractResult(answer, result_model(answer, model, output))
     # The model file is the last of those that were written for a part.
     paths = {part["module"]: part["files"][-1]["path"] for part in answer.report["parts"]}
     if output is None:

@@ -9,7 +9,7 @@ from .._call import ProgressCallback, call, listed
 from .._models import Inputs, Model, PathLike, ask, result_path
 from .._rewriters import Rewriter, after_rewriters, rewritten
 from ..results import ExplainResult, Float16Result, OptimizeResult, UpgradeResult
-from ._common import Engine, External, Shape, Stored, Target, made
+from ._common import Engine, External, Shape, Stored, Target, result_model
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -159,13 +159,13 @@ def optimize(  # pyright: ignore[reportInconsistentOverload]
     }
     if not rewriters:
         answer = ask("optimize", model, **options, **interface, **files)
-        return OptimizeResult(answer, made(answer, model, output))
+        return OptimizeResult(answer, result_model(answer, model, output))
     # In memory, then the callbacks and the passes by turns; the files are written in the end.
     first = ask("optimize", model, output=result_path(None), external="auto", **options, **interface)
     comparison = {"inputs": inputs, "samples": samples, "seed": seed, "engine": engine}
     made, done = rewritten(first.files[result_path(None)], listed(rewriters), **comparison)
     answer = after_rewriters(first, ask("optimize", made, **options, **files), done, allow_revert)
-    return OptimizeResult(answer, made(answer, model, output))
+    return OptimizeResult(answer, result_model(answer, model, output))
 
 
 class UpgradeOptions(TypedDict, total=False):
@@ -220,7 +220,7 @@ def upgrade(  # pyright: ignore[reportInconsistentOverload]
         follow_links=follow_links,
         progress=progress,
     )
-    return UpgradeResult(answer, made(answer, model, output))
+    return UpgradeResult(answer, result_model(answer, model, output))
 
 
 class Float16Options(TypedDict, total=False):
@@ -309,7 +309,7 @@ def float16(  # pyright: ignore[reportInconsistentOverload]
         follow_links=follow_links,
         progress=progress,
     )
-    return Float16Result(answer, made(answer, model, output))
+    return Float16Result(answer, result_model(answer, model, output))
 
 
 def passes(name: Optional[str] = None) -> list[dict[str, Any]]:

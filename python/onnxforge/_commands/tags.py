@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Optional, TypedDict, Union, over
 from .._call import ProgressCallback
 from .._models import Model, Modules, PathLike, ask, result_path
 from ..results import AnalyzeResult, CoverageResult, ModelResult, TagResult
-from ._common import External, Stored, made
+from ._common import External, Stored, result_model
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -101,7 +101,7 @@ def tag(  # pyright: ignore[reportInconsistentOverload]
         follow_links=follow_links,
         progress=progress,
     )
-    return TagResult(answer, made(answer, model, output))
+    return TagResult(answer, result_model(answer, model, output))
 
 
 def coverage(
@@ -236,7 +236,7 @@ def restore(  # pyright: ignore[reportInconsistentOverload]
         external=external,
         follow_links=follow_links,
     )
-    return ModelResult(answer, made(answer, model, output))
+    return ModelResult(answer, result_model(answer, model, output))
 
 
 class StripOptions(TypedDict, total=False):
@@ -291,4 +291,4 @@ def strip(  # pyright: ignore[reportInconsistentOverload]
         external=external,
         follow_links=follow_links,
     )
-    return ModelResult(answer, made(answer, model, output))
+    return ModelResult(answer, result_model(answer, model, output))
