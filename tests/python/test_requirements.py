@@ -376,5 +376,11 @@ def test_a_module_as_a_drawing(forge, plain, tmp_path):
     assert any("float[batch,4]" in text for text in texts) and "blocks.0.act" not in texts
     forge("report", plain, "--graph", "blocks.0", "-o", made).good()
     assert "act" in [text.text for text in ElementTree.fromstring(made.read_text(encoding="utf-8")).iter("{http://www.w3.org/2000/svg}text")]
+    # What no line leads to would hide the rest.
+    more = net()
+    more.graph.node.append(onnx.helper.make_node("Constant", [], ["forgotten"], name="forgotten", value_float=1.0))
+    forge("report", write(more, tmp_path / "more.onnx"), "--graph", "/", "-o", made).good()
+    texts = [text.text for text in ElementTree.fromstring(made.read_text(encoding="utf-8")).iter("{http://www.w3.org/2000/svg}text")]
+    assert "without 1 node that no line leads to" in texts and "Constant" not in texts
     forge("report", plain, "--graph", "blocks.*", "-o", made).refused("--graph", "2 modules")
     forge("report", plain, "--graph", "block", "-o", made).refused("block")

@@ -111,6 +111,13 @@ pub fn drawing(
         inputs.extend(is_read.then_some(Key::Input(id)));
     }
     lines.retain(|(from, to), _| from != to);
+    // What nothing leads to or from, as what exporters forgot to remove and what is computed from constants alone, would hide the rest.
+    let linked: HashSet<Key> = lines.keys().flat_map(|&(from, to)| [from, to]).collect();
+    let all = keys.len();
+    if !linked.is_empty() {
+        keys.retain(|key| !matches!(key, Key::Node(_)) || linked.contains(key));
+    }
+    let left_out = all - keys.len();
     let keys: Vec<Key> = inputs.into_iter().chain(keys).chain(outputs).collect();
     if keys.len() > MOST_PARTS {
         return Err(DrawError::TooMany { path: path.to_owned(), parts: keys.len() });
@@ -144,17 +151,24 @@ pub fn drawing(
     let edges: Vec<(usize, usize)> = lines.keys().map(|(from, to)| (place[from], place[to])).collect();
     let layout = lay_out(&parts, &edges);
     let labels: Vec<String> = lines
-        .values()
-        .map(|values| match values[..] {
-            [one] => ty(model, facts, one),
-            ref several => format!("{} tensors", several.len()),
+        .iter()
+        .map(|(ends, values)| match (ends, &values[..]) {
+            // Their boxes have the type.
+            ((Key::Input(_), _) | (_, Key::Output(_)), _) => String::new(),
+            (_, [one]) => ty(model, facts, *one),
+            (_, several) => format!("{} tensors", several.len()),
         })
         .collect();
     let title = match table.find(path).map(|id| table.get(id)) {
         Some(module) => [path, module.short_class().unwrap_or_default()].join(" "),
         None => path.to_owned(),
     };
-    Ok(svg(title.trim(), &keys, &texts, &layout, &labels))
+    let note = match left_out {
+        0 => String::new(),
+        1 => "without 1 node that no line leads to".to_owned(),
+        count => format!("without {count} nodes that no line leads to"),
+    };
+    Ok(svg((title.trim(), &note), &keys, &texts, &layout, &labels))
 }
 
 struct Texts {
@@ -189,7 +203,13 @@ fn ty(model: &Model, facts: &Inference, value: ValueId) -> String {
     }
 }
 
-fn svg(title: &str, keys: &[Key], texts: &[Texts], layout: &Layout, labels: &[String]) -> String {
+fn svg(
+    (title, note): (&str, &str),
+    keys: &[Key],
+    texts: &[Texts],
+    layout: &Layout,
+    labels: &[String],
+) -> String {
     const MARGIN: f64 = 24.0;
     const HEAD: f64 = 34.0;
     let (width, height) = (layout.width + 2.0 * MARGIN, layout.height + 2.0 * MARGIN + HEAD);
@@ -197,10 +217,16 @@ fn svg(title: &str, keys: &[Key], texts: &[Texts], layout: &Layout, labels: &[St
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\" width=\"{width:.0}\" height=\"{height:.0}\" \
          font-family=\"system-ui, Helvetica, Arial, sans-serif\" font-size=\"12\">\n\
          <defs><marker id=\"arrow\" viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" markerWidth=\"6\" markerHeight=\"6\" orient=\"auto\"><path d=\"M0 0L8 4L0 8z\" fill=\"#667\"/></marker></defs>\n\
-         <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n<text x=\"{MARGIN}\" y=\"26\" font-size=\"14\" font-weight=\"600\">{}</text>\n<g transform=\"translate({MARGIN} {})\">\n",
+         <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n<text x=\"{MARGIN}\" y=\"26\" font-size=\"14\" font-weight=\"600\">{}</text>\n{}<g transform=\"translate({MARGIN} {})\">\n",
         escaped(title),
+        if note.is_empty() {
+            String::new()
+        } else {
+            format!("<text x=\"{MARGIN}\" y=\"42\" font-size=\"10.5\" fill=\"#667\">{note}</text>\n")
+        },
         MARGIN + HEAD
     );
+    let mut words = String::new();
     for (points, label) in layout.lines.iter().zip(labels) {
         let Some((first, rest)) = points.split_first() else { continue };
         let mut path = format!("M{:.1} {:.1}", first.0, first.1);
@@ -212,15 +238,19 @@ fn svg(title: &str, keys: &[Key], texts: &[Texts], layout: &Layout, labels: &[St
             from = to;
         }
         let end = rest.first().unwrap_or(first);
-        let _ = writeln!(
-            svg,
-            "<g><title>{0}</title><path d=\"{path}\" fill=\"none\" stroke=\"#99a\" marker-end=\"url(#arrow)\"/>\
-             <text x=\"{1:.1}\" y=\"{2:.1}\" font-size=\"9.5\" fill=\"#556\" stroke=\"#fff\" stroke-width=\"3\" paint-order=\"stroke\" text-anchor=\"middle\">{0}</text></g>",
-            escaped(&shortened(label)),
-            f64::midpoint(first.0, end.0),
-            f64::midpoint(first.1, end.1) + 3.0
-        );
+        let _ =
+            writeln!(svg, "<path d=\"{path}\" fill=\"none\" stroke=\"#99a\" marker-end=\"url(#arrow)\"/>");
+        if !label.is_empty() {
+            let _ = writeln!(
+                words,
+                "<text x=\"{:.1}\" y=\"{:.1}\" font-size=\"9.5\" fill=\"#556\" stroke=\"#fff\" stroke-width=\"3\" paint-order=\"stroke\" text-anchor=\"middle\">{}</text>",
+                f64::midpoint(first.0, end.0),
+                f64::midpoint(first.1, end.1) + 3.0,
+                escaped(&shortened(label))
+            );
+        }
     }
+    svg.push_str(&words);
     for (at, (key, texts)) in keys.iter().zip(texts).enumerate() {
         let (x, y, width, height) = layout.boxes[at];
         let (fill, stroke, rx) = match key {
