@@ -4,9 +4,10 @@ use onnxforge_ir::dim::Dim;
 use onnxforge_ir::{DType, NodeId, ValueId};
 use onnxforge_ops::call::axis;
 
-use super::{Why, Writer};
+use super::Writer;
 use crate::tflite::graph::Setting;
 use crate::tflite::schema;
+use crate::view::Why;
 
 const CHOSEN: &[DType] = &[DType::F32, DType::I32, DType::I64, DType::Bool, DType::U8, DType::I8, DType::I16];
 
@@ -106,7 +107,7 @@ fn count_along(
     let scalar = w.list(&[])?;
     w.emit(schema::RESHAPE, 1, vec![], &[part, scalar], &[end]);
     let counted = w.scratch(id, DType::I32, std::slice::from_ref(&size))?;
-    let inputs = [w.number(0)?, end, w.number(1)?];
+    let inputs = [w.int(0)?, end, w.int(1)?];
     w.emit(schema::RANGE, 1, vec![], &inputs, &[counted]);
     let mut dims = vec![Dim::ONE; rank];
     dims[along] = size;
@@ -138,13 +139,13 @@ pub fn arg_extreme(w: &mut Writer<'_>, id: NodeId) -> Result<(), Why> {
     w.demand(id, "select_last_index", !last)?;
     let mut shape = w.shape(x)?;
     let axis = axis(call.int("axis")?, shape.len())?;
-    let is_max = w.of(id).op().is("ArgMax");
+    let is_max = w.node(id).op().is("ArgMax");
     let builtin = if is_max { schema::ARG_MAX } else { schema::ARG_MIN };
     let keeps = call.flag("keepdims")?;
     let y = w.result(id)?;
     shape.remove(axis);
     let to = if keeps { w.scratch(id, DType::I64, &shape)? } else { y };
-    let along = w.number(axis as i64)?;
+    let along = w.int(axis as i64)?;
     let x = w.tensor(x)?;
     w.emit(builtin, 1, vec![(0, Setting::Byte(4))], &[x, along], &[to]);
     if keeps {
@@ -161,7 +162,7 @@ pub fn top_k(w: &mut Writer<'_>, id: NodeId) -> Result<(), Why> {
     w.demand(id, "axis", is_last)?;
     let largest = call.flag("largest")?;
     w.demand(id, "largest", largest)?;
-    let values = w.of(id).output(0).or(w.of(id).output(1)).ok_or("nothing reads its results")?;
+    let values = w.node(id).output(0).or(w.node(id).output(1)).ok_or("nothing reads its results")?;
     let (dtype, shape) = (w.dtype(x)?, w.shape(values)?);
     let count = w.narrowed(id, k)?;
     // A list of one number is no number.
@@ -173,14 +174,14 @@ pub fn top_k(w: &mut Writer<'_>, id: NodeId) -> Result<(), Why> {
             scalar
         }
     };
-    let best = match w.of(id).output(0) {
+    let best = match w.node(id).output(0) {
         Some(output) => w.tensor(output)?,
         None => w.scratch(id, dtype, &shape)?,
     };
     let at = w.scratch(id, DType::I32, &shape)?;
     let x = w.tensor(x)?;
     w.emit(schema::TOPK_V2, 1, vec![], &[x, count], &[best, at]);
-    if let Some(output) = w.of(id).output(1) {
+    if let Some(output) = w.node(id).output(1) {
         let wide = w.tensor(output)?;
         w.cast(at, wide);
     }
