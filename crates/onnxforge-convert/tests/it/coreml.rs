@@ -9,9 +9,8 @@ use onnxforge_ir::Model;
 use onnxforge_ops::eval::sample::{self, sample};
 use onnxforge_proto::blob::Blob;
 use onnxforge_proto::progress::Silent;
-use onnxforge_rewrite::passes::pipeline;
 
-use crate::tflite::{OPEN_SHAPES, bytes, close, compares, legalized, model, model_of, numbers, run};
+use crate::tflite::{OPEN_SHAPES, bytes, compares, legalized, model, model_of, numbers, run};
 
 /// The model and the weights of a package.
 pub type Files = [Vec<u8>; 2];

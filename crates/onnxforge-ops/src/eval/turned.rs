@@ -20,7 +20,7 @@ impl Turned {
     /// Those of a graph, among the nodes that compute the same in every run.
     pub fn of(model: &Model, fixed: &HashSet<NodeId>, functions: &Functions) -> Self {
         let mut turned = Self::default();
-        for &id in fixed {
+        for (id, _) in model.nodes_in(model.main()).filter(|(id, _)| fixed.contains(id)) {
             let Some((weights, matrix)) = transpose(model, id, functions) else { continue };
             let uses = model.value(matrix).uses();
             let products = uses.iter().filter_map(|used| product(model, used, functions));

@@ -201,11 +201,8 @@ fn gather<T: Float>(out: &mut [T], wide: usize, b: Matrix<'_, T>, [start, column
     for done in (0..whole[0]).step_by(TILE) {
         for step in (0..whole[1]).step_by(TILE) {
             for at in 0..TILE {
-                if let Some(line) = line(done + at)[step..].first_chunk::<TILE>() {
-                    for below in 0..TILE {
-                        tile[below][at] = line[below];
-                    }
-                }
+                let line = line(done + at)[step..].first_chunk::<TILE>();
+                tile.iter_mut().zip(line.into_iter().flatten()).for_each(|(row, &x)| row[at] = x);
             }
             for (below, row) in tile.iter().enumerate() {
                 out[(step + below) * wide + done..][..TILE].copy_from_slice(row);
