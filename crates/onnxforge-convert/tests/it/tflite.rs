@@ -184,6 +184,15 @@ fn choices() {
     comes_back(
         "g (float[4,S] x) => (float[2,S] y, float[S] z) <int64[2] i = {-1, 0}, int64 j = {1}> { y = Gather(x, i)  z = Gather(x, j) }",
     );
+    // Computed places may be negative.
+    let (_, summary) = written(
+        "g (float[4,S] x, int64[2] i) => (float[2,S] y, float[4] z) <int64 one = {1}> { y = Gather(x, i)  j = Sub(one, one)  z = Gather<axis=1>(x, j) }",
+        &Settings::default(),
+    );
+    assert_eq!(summary.operators.get("FLOOR_MOD"), Some(&1));
+    comes_back(
+        "g (float[4,S] x, float[S,4] v, float[N,3] l) => (float[N,S] y, float[N] z, float[N,4] u) <int64 four = {4}, int64 one = {1}, int64 zero = {0}, int64[1] a = {1}> { m = ArgMax<axis=1, keepdims=0>(l)  i = Sub(m, four)  y = Gather(x, i)  k = Unsqueeze(i, a)  t = ReduceMax<keepdims=0>(x, a)  z = GatherND(t, k)  b = Less(m, zero)  n = Cast<to=7>(b)  f = Sub(n, one)  u = Gather(v, f) }",
+    );
     comes_back(
         "g (float[2,4] x) => (float[2,2] y) <int64[2,2] i = {1, 0, 3, 3}> { y = GatherElements<axis=1>(x, i) }",
     );

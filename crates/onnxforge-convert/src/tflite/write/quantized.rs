@@ -526,7 +526,12 @@ pub fn version(builtin: Builtin, plain: i32) -> i32 {
     let least = match builtin {
         schema::CONV_2D | schema::DEPTHWISE_CONV_2D => 3,
         schema::FULLY_CONNECTED => 4,
-        schema::RESHAPE | schema::SQUEEZE | schema::EXPAND_DIMS | schema::HARD_SWISH | schema::SHAPE => 1,
+        schema::RESHAPE
+        | schema::SQUEEZE
+        | schema::EXPAND_DIMS
+        | schema::HARD_SWISH
+        | schema::SHAPE
+        | schema::FLOOR_MOD => 1,
         schema::SUB => 3,
         _ => 2,
     };
