@@ -355,22 +355,40 @@ def cases(binary, folder):
 
 
 def graph(stem):
-    """How far LiteRT is from ONNX Runtime on a random graph."""
+    """How far LiteRT is from ONNX Runtime on a random graph. Where numbers are quantized, runtimes round ties in their own ways, so a step is allowed."""
     import numpy as np
+    import onnx
 
     inputs = dict(np.load(f"{stem}.npz"))
-    theirs = session(f"{stem}.onnx")
-    return {"apart": furthest(run(f"{stem}.tflite", inputs), results(theirs, inputs))}
+    try:
+        expected = results(session(f"{stem}.onnx"), inputs)
+    except Exception as error:  # noqa: BLE001
+        return {"unjudged": f"ONNX Runtime: {error}"[:200]}
+    if any(array.size == 0 for array in expected.values()):
+        return {"unjudged": "a result without elements"}
+    nodes = {output: node for node in onnx.load(f"{stem}.onnx").graph.node for output in node.output}
+    found, furthest_of_all = run(f"{stem}.tflite", inputs), 0.0
+    for name, array in expected.items():
+        node, step = nodes.get(name), 0.0
+        if node is not None and node.op_type == "DequantizeLinear" and node.input[1] in nodes:
+            scale = onnx.numpy_helper.to_array(nodes[node.input[1]].attribute[0].t)
+            step = 1.001 * float(scale.max()) / max(float(np.abs(array).max()), 1e-30)
+        apart_by = apart(found[name], array)
+        furthest_of_all = max(furthest_of_all, 0.0 if apart_by <= step else apart_by)
+    return {"apart": furthest_of_all}
 
 
 def graphs(folder):
     runtime, wrong, stems = Apart(), 0, sorted(path.with_suffix("") for path in Path(folder).glob("*.tflite"))
+    unjudged = Counter()
     for stem in stems:
         answer = runtime.ask(graph=str(stem))
-        if answer.get("apart", float("inf")) > CASE_BOUND:
+        if "unjudged" in answer:
+            unjudged[answer["unjudged"].split(":")[0]] += 1
+        elif answer.get("apart", float("inf")) > CASE_BOUND:
             wrong += 1
             print(f"{stem.name}: {answer}", flush=True)
-    print(f"{len(stems)} files, {wrong} wrong or refused by LiteRT")
+    print(f"{len(stems)} files, {wrong} wrong or refused by LiteRT; not judged: {dict(unjudged)}")
     return bool(wrong)
 
 

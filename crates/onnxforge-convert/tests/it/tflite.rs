@@ -224,6 +224,15 @@ fn what_has_no_place_is_listed() {
     assert!(
         converted(&own).is_err_and(|refusals| refusals.0[0].reason == "it calls a function of the model")
     );
+    for graph in [
+        "g (float[N,2] x) => (float[M,2] y) <int64[4] p = {1, 0, 0, 0}> { y = Pad<mode=\"reflect\">(x, p) }",
+        "g (float[N,2] x) => (float[N,4] y) <int64[4] p = {0, 2, 0, 0}> { y = Pad<mode=\"reflect\">(x, p) }",
+    ] {
+        assert_eq!(refused(graph)[0].1, "it reflects more than is known to be there");
+    }
+    comes_back(
+        "g (float[N,3] x) => (float[N,7] y) <int64[4] p = {0, 2, 0, 2}> { y = Pad<mode=\"reflect\">(x, p) }",
+    );
     let found = refused("g (string[2] s) => (string[2] t) { t = Identity(s) }");
     assert_eq!(found[0], ("input".to_owned(), "there are no tensors of string".to_owned()));
 }

@@ -117,6 +117,15 @@ pub fn pad(w: &mut Writer<'_>, id: NodeId) -> Result<(), Why> {
             }
         }
         "reflect" if matches!(dtype, DType::F32 | DType::I32 | DType::I64) => {
+            // The format turns around once, and does not count the elements at the ends.
+            let shape = w.shape(x)?;
+            let reaches = |(size, pads): (&Dim, &[i64; 2])| {
+                pads == &[0, 0] || size.as_const().is_some_and(|size| pads.iter().all(|pad| *pad < size))
+            };
+            if !shape.iter().zip(&all).all(reaches) {
+                let why = Why::from("it reflects more than is known to be there");
+                return Err(why.hinting("--set-dim"));
+            }
             w.emit(schema::MIRROR_PAD, 1, vec![(0, Setting::Byte(0))], &[from, list], &[y]);
         }
         mode => return Err(format!("the operator has no mode {mode}").into()),
