@@ -132,6 +132,7 @@ fn layers() {
     comes_back(
         "g (float[N,S,3] x) => (float[N,S,2] y) <float[3,2] w = {1, 2, 3, 4, 5, 6}, float[2] b = {1, 2}> { p = MatMul(x, w)  y = Add(p, b) }",
     );
+    comes_back("g (float[N,S,S] x) => (float[N,S,S] y) { t = Transpose<perm=[0,2,1]>(x)  y = MatMul(t, t) }");
     comes_back("g (float[N,2,S,3] x, float[N,1,3,4] w) => (float[N,2,S,4] y) { y = MatMul(x, w) }");
     comes_back(
         "g (float[N,2,H,W] x) => (float[N,2,A,B] y) <float[4] s = {1, 1, 2, 2}> { y = Resize<mode=\"linear\", coordinate_transformation_mode=\"half_pixel\">(x, , s) }",

@@ -156,7 +156,15 @@ pub fn matmul(w: &mut Writer<'_>, id: NodeId) -> Result<(), Why> {
             format!("products are of tensors of 2 to 5 axes, not of {} and {}", ranks[0], ranks[1]).into()
         );
     }
-    let inputs = [w.tensor(a)?, w.tensor(b)?];
+    let mut inputs = [w.tensor(a)?, w.tensor(b)?];
+    let is_turned = |value| w.model.value(value).node().is_some_and(|from| w.node(from).op().is("Transpose"));
+    if a == b && is_turned(a) {
+        // XNNPACK would take what is transposed for both operands, and turn one of them.
+        let shape = w.shape(b)?;
+        let copy = w.scratch(id, DType::F32, &shape)?;
+        w.cast(inputs[1], copy);
+        inputs[1] = copy;
+    }
     let y = w.result(id)?;
     w.emit(schema::BATCH_MATMUL, 1, vec![], &inputs, &[y]);
     Ok(())
