@@ -3,6 +3,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+use onnxforge::Model;
 use onnxforge::blob::Blob;
 use onnxforge::proto::schema::ModelProto;
 use onnxforge::proto::wire::{self, WireError};
@@ -64,6 +65,18 @@ pub fn bounded<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
     let used = PEAK.load(Relaxed).saturating_sub(before);
     assert!(used <= BASE + PER_BYTE * bytes, "{used} bytes of memory for {bytes} bytes of input");
     result
+}
+
+/// Reads a model within these bounds: a sound one, or an error that says something.
+pub fn reads_soundly<E: std::fmt::Display>(bytes: usize, read: impl FnOnce() -> Result<Model, E>) {
+    match bounded(bytes, read) {
+        Ok(model) => {
+            if let Err(broken) = model.validate() {
+                panic!("an invariant does not hold: {broken}");
+            }
+        }
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
 }
 
 /// Decodes a model.

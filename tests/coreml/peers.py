@@ -6,8 +6,6 @@
 All tools write float32, and get the sizes of `zoo.py` for dimensions that are not known, where they take sizes. Accuracy is that of `oracle.py`.
 """
 
-import argparse
-import json
 import os
 import subprocess
 import sys
@@ -16,7 +14,7 @@ import time
 from pathlib import Path
 
 import oracle
-from zoo import SIZES
+from zoo import SIZES, arguments, tabulate
 
 ONNXSIM = """
 import coremltools as ct, onnx, onnxsim, sys
@@ -74,36 +72,25 @@ def accuracy(model, out, inputs):
     return worst
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--name", nargs="*", default=[""])
-    parser.add_argument("--json", type=Path)
-    args = parser.parse_args()
+def rows_of(model):
+    """What becomes of one model with each tool."""
     import onnx
 
-    rows = []
-    for model in sorted(args.folder.glob("*.onnx")):
-        if not any(part in model.name for part in args.name):
-            continue
-        graph = onnx.load(model, load_external_data=False).graph
-        named = {dim.dim_param for port in graph.input for dim in port.type.tensor_type.shape.dim if dim.dim_param}
-        sizes = {name: SIZES.get(name, 2) for name in sorted(named)}
-        inputs = oracle.made_up(model, sizes)
-        for tool in commands(model, "", sizes):
-            with tempfile.TemporaryDirectory() as folder:
-                out = Path(folder) / "out.mlpackage"
-                row = {"model": model.stem, "tool": tool, **measured(commands(model, out, sizes)[tool])}
-                if out.exists() and row["code"] == 0:
-                    try:
-                        row["apart"] = accuracy(model, out, inputs)
-                    except Exception as error:
-                        row["oracle"] = f"{type(error).__name__}: {str(error)[:200]}"
-            rows.append(row)
-            print(json.dumps(row), flush=True)
-    if args.json:
-        args.json.write_text(json.dumps(rows, indent=1))
+    graph = onnx.load(model, load_external_data=False).graph
+    named = {dim.dim_param for port in graph.input for dim in port.type.tensor_type.shape.dim if dim.dim_param}
+    sizes = {name: SIZES.get(name, 2) for name in sorted(named)}
+    inputs = oracle.made_up(model, sizes)
+    for tool in commands(model, "", sizes):
+        with tempfile.TemporaryDirectory() as folder:
+            out = Path(folder) / "out.mlpackage"
+            row = {"model": model.stem, "tool": tool, **measured(commands(model, out, sizes)[tool])}
+            if out.exists() and row["code"] == 0:
+                try:
+                    row["apart"] = accuracy(model, out, inputs)
+                except Exception as error:
+                    row["oracle"] = f"{type(error).__name__}: {str(error)[:200]}"
+        yield row
 
 
 if __name__ == "__main__":
-    main()
+    tabulate(arguments(__doc__).parse_args(), rows_of)

@@ -38,19 +38,38 @@ def examine(model, precision, folder):
     return row
 
 
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def arguments(description):
+    """The arguments of a script that tries the models of a folder."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--precision", default="float32")
     parser.add_argument("--name", nargs="*", default=[""])
     parser.add_argument("--json", type=Path)
-    args = parser.parse_args()
+    return parser
+
+
+def tabulate(args, rows_of):
+    """Prints the rows of every model whose name was asked for, and writes all of them where that was asked for."""
     rows = []
     for model in sorted(args.folder.glob("*.onnx")):
-        if not any(part in model.name for part in args.name):
-            continue
-        with tempfile.TemporaryDirectory() as folder:
-            rows.append(examine(model, args.precision, folder))
-        print(json.dumps(rows[-1]), flush=True)
+        if any(part in model.name for part in args.name):
+            for row in rows_of(model):
+                rows.append(row)
+                print(json.dumps(row), flush=True)
     if args.json:
         args.json.write_text(json.dumps(rows, indent=1))
+
+
+def main():
+    parser = arguments(__doc__)
+    parser.add_argument("--precision", default="float32")
+    args = parser.parse_args()
+
+    def rows_of(model):
+        with tempfile.TemporaryDirectory() as folder:
+            yield examine(model, args.precision, folder)
+
+    tabulate(args, rows_of)
+
+
+if __name__ == "__main__":
+    main()

@@ -4,7 +4,7 @@
 
 PROGRAM is onnx2tf's, in an environment of its own (Python 3.12). A file is right where LiteRT computes what ONNX Runtime does, up to 1e-4 of the scale;
 inputs and outputs may have their channels last. onnx2tf gets a copy of each model, for it rewrites what it reads. `--latency` runs the files that are right in
-turns, one thread, with XNNPACK.
+turns, one thread, with XNNPACK. `--results` keeps what was measured; models of earlier runs stay in the file and in the table that is printed.
 """
 
 import argparse
@@ -160,9 +160,9 @@ def main():
     parser.add_argument("--results", type=Path)
     parser.add_argument("--latency", action="store_true")
     parser.add_argument("--layout", default="nhwc", help="layout of ours that is compared with onnx2tf's, which is nhwc")
-    args = parser.parse_args()
+    args = parser.parse_intermixed_args()
     names = args.names or sorted(path.stem for path in args.folder.glob("*.onnx"))
-    counts, rows = {way: Counter() for way in ("onnx2tf", "onnx2tf, prepared", "convert")}, {}
+    rows = json.loads(args.results.read_text()) if args.results and args.results.exists() else {}
     for name in names:
         model = args.folder / f"{name}.onnx"
         rows[name] = {}
@@ -180,7 +180,6 @@ def main():
                     said |= judge(file, model)
                     said["bytes"] = file.stat().st_size
                 outcome = "right" if said.get("apart", float("inf")) <= BOUND else "broken" if file is not None else "refused"
-                counts[way][outcome] += 1
                 if outcome == "right":
                     files[way] = file
                 rows[name][way] = {**said, "outcome": outcome}
@@ -192,9 +191,25 @@ def main():
                 print(f"{name:28} " + ", ".join(f"{way} {rows[name][way]['milliseconds']:.2f} ms" for way in files), flush=True)
         if args.results:
             args.results.write_text(json.dumps(rows, indent=1))
-    for way, count in counts.items():
-        print(f"{way}: {count['right']} right, {count['broken']} broken files with exit 0, {count['refused']} refused, of {len(names)}")
-    return None
+    summary(rows)
+
+
+def summary(rows):
+    """All models, those of earlier runs too, as a table, and how often each way succeeds."""
+    ways = ("onnx2tf", "onnx2tf, prepared", "convert")
+    print("| model | " + " | ".join(ways) + " |\n|---|" + "---|" * len(ways))
+    for name, row in rows.items():
+        cells = []
+        for way in ways:
+            said = row[way]
+            cell = [said["outcome"], f"{said['seconds']:.1f} s"]
+            cell += [f"{said['transposes']} transposes"] if "transposes" in said else []
+            cell += [f"{said['milliseconds']:.2f} ms"] if "milliseconds" in said else []
+            cells.append(", ".join(cell))
+        print(f"| {name} | " + " | ".join(cells) + " |")
+    for way in ways:
+        count = Counter(row[way]["outcome"] for row in rows.values())
+        print(f"{way}: {count['right']} right, {count['broken']} broken files with exit 0, {count['refused']} refused, of {len(rows)}")
 
 
 if __name__ == "__main__":

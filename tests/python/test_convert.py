@@ -4,47 +4,21 @@ import json
 import sys
 
 import litert
-import numpy as np
 import onnx
-import onnxruntime
 import pytest
-from ai_edge_litert.interpreter import Interpreter
 from conftest import ROOT
-
-SIZES = [{"batch": 1, "seq": 7}, {"batch": 3, "seq": 12}]
-#: The largest difference, as a share of the largest magnitude.
-BOUND = 1e-5
 
 #: Where LiteRT and ONNX Runtime are found.
 WITH = {"VIRTUAL_ENV": sys.prefix, "ORT_DYLIB_PATH": ""}
 
 
-def made_up(session, sizes, seed=0):
-    """Inputs of a session, with these sizes of named dimensions."""
-    rng = np.random.default_rng(seed)
-    inputs = {}
-    for port in session.get_inputs():
-        shape = [size if isinstance(size, int) else sizes.get(size, 2) for size in port.shape]
-        if "int" in port.type:
-            kind = np.int64 if "64" in port.type else np.int32
-            high = 2 if "mask" in port.name or "type" in port.name else 50
-            inputs[port.name] = rng.integers(0, high, shape).astype(kind)
-        else:
-            inputs[port.name] = rng.standard_normal(shape).astype(np.float32)
-    return inputs
-
-
 def differences(model, converted, sizes):
     """How far LiteRT is from ONNX Runtime, for each output."""
-    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
-    inputs = made_up(session, sizes)
-    expected = dict(zip([port.name for port in session.get_outputs()], session.run(None, inputs)))
-    runner = Interpreter(str(converted), num_threads=1).get_signature_runner("serving_default")
-    found = runner(**inputs)
+    theirs = litert.session(model)
+    inputs = litert.sample(theirs, sizes)
+    expected, found = litert.results(theirs, inputs), litert.run(converted, inputs)
     assert sorted(found) == sorted(expected)
-    for name, array in expected.items():
-        assert (found[name].shape, found[name].dtype) == (array.shape, array.dtype), name
-        yield name, float(np.abs(found[name] - array).max() / max(np.abs(array).max(), 1e-30))
+    return {name: litert.apart(found[name], array) for name, array in expected.items()}
 
 
 @pytest.fixture
@@ -57,7 +31,7 @@ def converted(forge, tmp_path):
     return convert
 
 
-@pytest.mark.parametrize("sizes", SIZES, ids=["small", "larger"])
+@pytest.mark.parametrize("sizes", litert.SIZES, ids=["small", "larger"])
 @pytest.mark.parametrize(
     "model",
     ["examples/small_cnn.onnx", "examples/tiny_bert.onnx", "examples/tiny_llama.onnx", "tests/data/small_cnn.dynamo.onnx"],
@@ -65,8 +39,8 @@ def converted(forge, tmp_path):
 def test_litert_computes_what_onnx_runtime_does(converted, model, sizes):
     out, report = converted(ROOT / model)
     assert report["comparison"]["verdict"] in ("identical", "rounding") and report["refused"] == []
-    found = dict(differences(str(ROOT / model), out, sizes))
-    assert found and max(found.values()) <= BOUND, found
+    found = differences(ROOT / model, out, sizes)
+    assert found and max(found.values()) <= litert.BOUND, found
 
 
 def test_the_same_bytes_each_time(converted):
@@ -104,7 +78,7 @@ def test_weights_of_16_bits(converted):
     out, report = converted(model, "--weights", "float16")
     assert report["comparison"]["verdict"] in ("identical", "rounding") and report["rounded"]["verdict"] != "different"
     assert out.stat().st_size < 0.7 * size
-    found = dict(differences(str(model), out, SIZES[0]))
+    found = differences(model, out, litert.SIZES[0])
     assert 0 < max(found.values()) < 1e-2
 
 
@@ -113,12 +87,10 @@ def test_images_with_channels_last(converted):
     out, report = converted(model, "--layout", "nhwc")
     turned = report["summary"]["channels_last"]["inputs"]
     assert report["summary"]["transposes"] == 0 and len(turned) == 1
-    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
-    inputs = made_up(session, SIZES[0])
-    runner = Interpreter(str(out), num_threads=1).get_signature_runner("serving_default")
-    found = runner(**{name: array.transpose(0, 2, 3, 1) if name in turned else array for name, array in inputs.items()})
-    for port, expected in zip(session.get_outputs(), session.run(None, inputs)):
-        assert np.abs(found[port.name] - expected).max() <= BOUND * np.abs(expected).max()
+    theirs = litert.session(model)
+    inputs = litert.sample(theirs, litert.SIZES[0])
+    found = litert.run(out, {name: array.transpose(0, 2, 3, 1) if name in turned else array for name, array in inputs.items()})
+    assert litert.furthest(found, litert.results(theirs, inputs)) <= litert.BOUND
 
 
 def test_quantized_models_compute_in_integers(converted, tmp_path):
@@ -128,16 +100,13 @@ def test_quantized_models_compute_in_integers(converted, tmp_path):
     summary = report["summary"]
     assert summary.get("floats", []) == [] and summary["operators"]["CONV_2D"] >= 1
     assert summary["operators"].get("QUANTIZE", 0) <= 2
-    session = onnxruntime.InferenceSession(target, providers=["CPUExecutionProvider"])
-    inputs = made_up(session, SIZES[0])
-    found = Interpreter(str(out), num_threads=1).get_signature_runner("serving_default")(**inputs)
-    for port, expected in zip(session.get_outputs(), session.run(None, inputs)):
-        assert np.abs(found[port.name] - expected).max() <= 0.02 * np.abs(expected).max()
+    found = differences(target, out, litert.SIZES[0])
+    assert max(found.values()) <= 0.02, found
 
 
 def test_the_result_runs_in_litert(converted):
     _, report = converted(ROOT / "examples/tiny_bert.onnx", "--litert")
-    assert report["litert"]["apart"] <= BOUND
+    assert report["litert"]["apart"] <= litert.BOUND
 
 
 def test_bench_measures_files(converted, forge):

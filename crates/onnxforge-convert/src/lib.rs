@@ -7,6 +7,7 @@
 pub mod artifact;
 pub mod coreml;
 pub mod format;
+mod message;
 pub mod refusal;
 pub mod tflite;
 pub mod view;

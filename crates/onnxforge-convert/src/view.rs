@@ -2,7 +2,7 @@
 
 use onnxforge_ir::dim::Dim;
 use onnxforge_ir::{AttrValue, DType, Model, Node, NodeId, ValueId};
-use onnxforge_ops::call::Call;
+use onnxforge_ops::call::{Call, axes};
 use onnxforge_ops::callee::{Callee, Functions};
 use onnxforge_ops::error::OpError;
 use onnxforge_ops::infer::Inference;
@@ -136,6 +136,40 @@ impl<'m> View<'m> {
                 && node.inputs().iter().flatten().all(|&input| self.model.constant(input).is_some())
         };
         self.model.constant(value).is_some() || self.model.value(value).node().is_some_and(dequantized)
+    }
+
+    /// What a Pad puts before and after each axis of a tensor.
+    pub fn padding(&self, id: NodeId, rank: usize) -> Result<Vec<[i64; 2]>, Why> {
+        let pads = self.fixed_ints(id, 1)?;
+        let named = match self.node(id).input(3) {
+            Some(_) => axes(&self.fixed_ints(id, 3)?, rank)?,
+            None => (0..rank).collect(),
+        };
+        let mut all = vec![[0; 2]; rank];
+        for (place, &axis) in named.iter().enumerate() {
+            let ends = (pads.get(place), pads.get(place + named.len()));
+            let (Some(&before), Some(&after)) = ends else { return Err("padding is missing".into()) };
+            if before < 0 || after < 0 {
+                return Err("it cuts off instead of padding".into());
+            }
+            all[axis] = [before, after];
+        }
+        Ok(all)
+    }
+
+    /// The axes that a Slice cuts, and its step along each.
+    pub fn cut_axes(&self, id: NodeId, rank: usize) -> Result<(Vec<usize>, Vec<i64>), Why> {
+        let count = self.shape(self.arg(id, 1)?)?.first().and_then(Dim::as_const);
+        let count = usize::try_from(count.ok_or("its axes are not known")?).unwrap_or(0);
+        let named = match self.node(id).input(3) {
+            Some(_) => axes(&self.fixed_ints(id, 3)?, rank)?,
+            None => (0..count.min(rank)).collect(),
+        };
+        let steps = match self.node(id).input(4) {
+            Some(_) => self.fixed_ints(id, 4)?,
+            None => vec![1; named.len()],
+        };
+        Ok((named, steps))
     }
 
     /// Whether two sizes are provably equal.

@@ -59,8 +59,24 @@ impl Tensor {
             return Err(TensorError::Type { wanted: "a type of whole bytes", found: self.dtype() });
         }
         let shape: Vec<usize> = perm.iter().filter_map(|&axis| self.shape().get(axis).copied()).collect();
-        let lazy = Lazy::Transpose { source: self.clone(), perm: perm.to_vec() };
+        // An order of an order is one order of the source, which may be the source as it is.
+        let (source, perm) = match self.untransposed() {
+            Some((source, first)) => (source, perm.iter().map(|&axis| first[axis]).collect()),
+            None => (self, perm.to_vec()),
+        };
+        if perm.is_sorted() {
+            return Tensor::new(self.dtype(), shape, source.data().clone());
+        }
+        let lazy = Lazy::Transpose { source: source.clone(), perm };
         Tensor::new(self.dtype(), shape, Data::Lazy(lazy.into()))
+    }
+
+    /// What this tensor is the transpose of, and by which order, where its shape is still what came out.
+    fn untransposed(&self) -> Option<(&Tensor, &[usize])> {
+        let Data::Lazy(lazy) = self.data() else { return None };
+        let Lazy::Transpose { source, perm } = &**lazy else { return None };
+        let moved = perm.iter().map(|&axis| source.shape().get(axis));
+        moved.eq(self.shape().iter().map(Some)).then_some((source, perm))
     }
 
     /// The tensor with every slice along `axis` multiplied by its factor; for floats of 16 bits and more.
@@ -143,5 +159,24 @@ pub(super) mod tests {
 
     pub fn floats(t: &Tensor) -> Vec<f32> {
         t.bytes().unwrap().chunks_exact(4).map(|c| f32::from_le_bytes(c.try_into().unwrap())).collect()
+    }
+
+    #[test]
+    fn orders_of_orders() {
+        let tensor = iota(&[2, 3, 4]);
+        let turned = tensor.transposed(&[1, 2, 0]).unwrap();
+        let back = turned.transposed(&[2, 0, 1]).unwrap();
+        assert!(!matches!(back.data(), Data::Lazy(_)));
+        assert_eq!((back.shape(), back.bytes().unwrap()), (tensor.shape(), tensor.bytes().unwrap()));
+        let twice = turned.transposed(&[1, 0, 2]).unwrap();
+        let once = tensor.transposed(&[2, 1, 0]).unwrap();
+        assert_eq!((twice.shape(), twice.bytes().unwrap()), (once.shape(), once.bytes().unwrap()));
+        // Another shape between, and the axes are others.
+        let reshaped = turned.reshaped(vec![4, 3, 2]).unwrap();
+        let moved = reshaped.transposed(&[2, 0, 1]).unwrap();
+        let plain =
+            Tensor::new(DType::F32, vec![4, 3, 2], Data::Bytes(turned.bytes().unwrap().into_owned().into()))
+                .unwrap();
+        assert_eq!(moved.bytes().unwrap(), plain.transposed(&[2, 0, 1]).unwrap().bytes().unwrap());
     }
 }

@@ -71,6 +71,14 @@ impl<'a> Call<'a> {
         }
     }
 
+    /// The same node as a call of an operator that the standard does not have, without attributes.
+    pub fn custom(&self, domain: &str, name: &str) -> Result<Self, OpError> {
+        match super::find(domain, name) {
+            Some(def) => Ok(Self { def, opset: 1, signature: None, ..*self }),
+            None => unsupported(format!("{name} of the domain {domain}")),
+        }
+    }
+
     /// The first opset of the version that holds; 1 for contrib operators.
     pub fn since(&self) -> u32 {
         self.signature.map_or(1, |signature| signature.since)

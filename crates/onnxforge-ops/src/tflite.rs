@@ -3,10 +3,12 @@
 //! They have the attributes of the standard operators that they stand for, `auto_pad` being `VALID` or `SAME_UPPER`, and compute the same on axes in another
 //! order. A model with them is one that a `.tflite` file holds; no ONNX runtime knows them.
 
+use super::array::each_wide;
 use super::def::{Category, OpDef};
 use super::error::{OpError, invalid};
 use super::eval_call::{Eval, one};
 use super::infer_call::Infer;
+use super::kernel::product::fully_connected;
 use super::kernel::strided::transpose;
 use super::{Array, Fact, TensorFact, Value};
 
@@ -131,11 +133,11 @@ fn infer_fully_connected(cx: &mut Infer<'_>) -> Result<(), OpError> {
 }
 
 fn eval_fully_connected(cx: &mut Eval<'_>) -> Result<Vec<Value>, OpError> {
-    let weights = in_order(cx, cx.array(1)?, &[1, 0])?;
-    let product = cx.standard("MatMul", 13, vec![cx.value(0).cloned(), Some(weights.into())])?;
+    let (x, weights) = (cx.array(0)?, cx.array(1)?);
+    let product = each_wide!(x, T => fully_connected::<T>(x, weights, cx.memory()))?;
     match cx.value(2).cloned() {
-        None => Ok(product),
-        Some(bias) => cx.standard("Add", 14, vec![Some(single(product)?.into()), Some(bias)]),
+        None => one(product),
+        Some(bias) => cx.standard("Add", 14, vec![Some(product.into()), Some(bias)]),
     }
 }
 

@@ -9,9 +9,8 @@ use onnxforge_ir::Model;
 use onnxforge_ops::eval::sample::{self, sample};
 use onnxforge_proto::blob::Blob;
 use onnxforge_proto::progress::Silent;
-use onnxforge_rewrite::passes::pipeline;
 
-use crate::tflite::{bytes, close, model, model_of, numbers, run};
+use crate::tflite::{OPEN_SHAPES, bytes, compares, legalized, model, model_of, numbers, run};
 
 /// The model and the weights of a package.
 pub type Files = [Vec<u8>; 2];
@@ -20,15 +19,8 @@ pub fn settings(ios: u32, half: bool) -> Settings {
     Settings { ios, half, ..Settings::default() }
 }
 
-fn legalized(model: &Model) -> Model {
-    let mut model = model.clone();
-    let passes = Format::CoreMl.target().passes().collect();
-    pipeline::optimize(&mut model, &pipeline::Options { passes, ..Default::default() });
-    model
-}
-
 pub fn converted(model: &Model, settings: &Settings) -> Result<Files, Refusals> {
-    let artifact = coreml::lower(&legalized(model), settings)?;
+    let artifact = coreml::lower(&legalized(model, Format::CoreMl), settings)?;
     let of = |name: &str| {
         let part = artifact.parts.iter().find(|part| part.path.ends_with(name));
         part.map(|part| bytes(&part.pieces)).unwrap_or_default()
@@ -53,21 +45,6 @@ fn comes_back_of(graph: &str, opset: u32) {
         let files = converted(&model, &settings).unwrap_or_else(|refusals| panic!("{graph}\n{refusals}"));
         assert_eq!(files, converted(&model, &settings).unwrap(), "the same bytes each time");
         compares(graph, &model, &read(files));
-    }
-}
-
-fn compares(graph: &str, model: &Model, back: &Model) {
-    for round in 0..2u64 {
-        let dims = ["N", "S", "H", "W"].iter().zip([[1, 3], [5, 2], [4, 7], [6, 5]]);
-        let dims = dims.map(|(name, sizes)| ((*name).to_owned(), sizes[round as usize])).collect();
-        let options = sample::Options { seed: round, dims, ..Default::default() };
-        let inputs = sample(model, &options, &HashMap::new()).unwrap();
-        let (before, after) = (run(model, &inputs), run(back, &inputs));
-        assert_eq!(before.len(), after.len(), "{graph}");
-        for ((name, a), (same, b)) in before.iter().zip(&after) {
-            assert_eq!(name, same);
-            close(numbers(a), numbers(b)).unwrap_or_else(|why| panic!("{name} of {graph}: {why}"));
-        }
     }
 }
 
@@ -164,25 +141,7 @@ fn arithmetic() {
 
 #[test]
 fn shapes_that_are_not_known() {
-    comes_back(
-        "g (float[N,S,6] x) => (float[N,2,S,3] y) <int64[4] s = {0, 0, 2, 3}> { r = Reshape(x, s)  y = Transpose<perm=[0,2,1,3]>(r) }",
-    );
-    comes_back(
-        "g (float[N,S,6] x) => (float[S,N,2,3] y) { h = Shape<start=1, end=2>(x)  b = Shape<start=0, end=1>(x)  c = Constant<value_ints=[2,3]>()  s = Concat<axis=0>(h, b, c)  t = Transpose<perm=[1,0,2]>(x)  y = Reshape(t, s) }",
-    );
-    comes_back(
-        "g (float[N,S] x) => (float[N,1,S,1] y, float[N,S] z) <int64[2] a = {1, 3}> { y = Unsqueeze(x, a)  z = Squeeze(y, a) }",
-    );
-    comes_back("g (float[N,1] x, float[N,S] like) => (float[N,S] y) { s = Shape(like)  y = Expand(x, s) }");
-    comes_back(
-        "g (float[N,S] x) => (int64[S] y) { n = Shape<start=1>(x)  i = Constant<value_int=0>()  z = Constant<value_int=1>()  e = Squeeze(n)  y = Range(i, e, z) }",
-    );
-    comes_back(
-        "g (float[N,3,S] x) => (float[N,2,S] y, float[N,3,S] z) <int64[1] b = {-1}, int64[1] e = {-9223372036854775807}, int64[1] a = {1}, int64[1] s = {-1}, int64[1] zero = {0}, int64[1] two = {2}> { y = Slice(x, zero, two, a)  z = Slice(x, b, e, a, s) }",
-    );
-    comes_back(
-        "g (float[N,S] x, float[1,9] table) => (float[1,S] y) <int64[1] zero = {0}, int64[1] one = {1}> { n = Shape<start=1>(x)  y = Slice(table, zero, n, one) }",
-    );
+    OPEN_SHAPES.iter().for_each(|graph| comes_back(graph));
 }
 
 #[test]
@@ -276,7 +235,7 @@ fn names_that_the_model_does_not_have_are_listed() {
 fn on_disk(graph: &str) -> (tempfile::TempDir, std::path::PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.mlpackage");
-    let artifact = coreml::lower(&legalized(&model(graph)), &settings(17, false)).unwrap();
+    let artifact = coreml::lower(&legalized(&model(graph), Format::CoreMl), &settings(17, false)).unwrap();
     artifact.stage(&path, &Silent).unwrap().persist().unwrap();
     (folder, path)
 }

@@ -32,15 +32,15 @@ pub fn bytes(pieces: &[Payload]) -> Vec<u8> {
     bytes
 }
 
-fn legalized(model: &Model) -> Model {
+pub fn legalized(model: &Model, format: Format) -> Model {
     let mut model = model.clone();
-    let passes = Format::TfLite.target().passes().collect();
+    let passes = format.target().passes().collect();
     pipeline::optimize(&mut model, &pipeline::Options { passes, ..Default::default() });
     model
 }
 
 pub fn converted(model: &Model) -> Result<Vec<u8>, Refusals> {
-    let artifact = Format::TfLite.lower(&legalized(model), &Settings::default())?;
+    let artifact = Format::TfLite.lower(&legalized(model, Format::TfLite), &Settings::default())?;
     assert_eq!(artifact.parts.len(), 1);
     Ok(bytes(&artifact.parts[0].pieces))
 }
@@ -66,13 +66,17 @@ fn comes_back(graph: &str) {
     let model = model(graph);
     let file = converted(&model).unwrap_or_else(|refusals| panic!("{graph}\n{refusals}"));
     assert_eq!(file, converted(&model).unwrap(), "the same bytes each time");
-    let back = read(file);
+    compares(graph, &model, &read(file));
+}
+
+/// Runs a model and what came back at two sizes.
+pub fn compares(graph: &str, model: &Model, back: &Model) {
     for round in 0..2u64 {
         let dims = ["N", "S", "H", "W"].iter().zip([[1, 3], [5, 2], [4, 7], [6, 5]]);
         let dims = dims.map(|(name, sizes)| ((*name).to_owned(), sizes[round as usize])).collect();
         let options = sample::Options { seed: round, dims, ..Default::default() };
-        let inputs = sample(&model, &options, &HashMap::new()).unwrap();
-        let (before, after) = (run(&model, &inputs), run(&back, &inputs));
+        let inputs = sample(model, &options, &HashMap::new()).unwrap();
+        let (before, after) = (run(model, &inputs), run(back, &inputs));
         assert_eq!(before.len(), after.len(), "{graph}");
         for ((name, a), (same, b)) in before.iter().zip(&after) {
             assert_eq!(name, same);
@@ -128,6 +132,7 @@ fn layers() {
     comes_back(
         "g (float[N,S,3] x) => (float[N,S,2] y) <float[3,2] w = {1, 2, 3, 4, 5, 6}, float[2] b = {1, 2}> { p = MatMul(x, w)  y = Add(p, b) }",
     );
+    comes_back("g (float[N,S,S] x) => (float[N,S,S] y) { t = Transpose<perm=[0,2,1]>(x)  y = MatMul(t, t) }");
     comes_back("g (float[N,2,S,3] x, float[N,1,3,4] w) => (float[N,2,S,4] y) { y = MatMul(x, w) }");
     comes_back(
         "g (float[N,2,H,W] x) => (float[N,2,A,B] y) <float[4] s = {1, 1, 2, 2}> { y = Resize<mode=\"linear\", coordinate_transformation_mode=\"half_pixel\">(x, , s) }",
@@ -159,33 +164,35 @@ fn arithmetic() {
     );
 }
 
+/// Graphs whose shapes follow from sizes that are not known.
+pub const OPEN_SHAPES: [&str; 7] = [
+    "g (float[N,S,6] x) => (float[N,2,S,3] y) <int64[4] s = {0, 0, 2, 3}> { r = Reshape(x, s)  y = Transpose<perm=[0,2,1,3]>(r) }",
+    "g (float[N,S,6] x) => (float[S,N,2,3] y) { h = Shape<start=1, end=2>(x)  b = Shape<start=0, end=1>(x)  c = Constant<value_ints=[2,3]>()  s = Concat<axis=0>(h, b, c)  t = Transpose<perm=[1,0,2]>(x)  y = Reshape(t, s) }",
+    "g (float[N,S] x) => (float[N,1,S,1] y, float[N,S] z) <int64[2] a = {1, 3}> { y = Unsqueeze(x, a)  z = Squeeze(y, a) }",
+    "g (float[N,1] x, float[N,S] like) => (float[N,S] y) { s = Shape(like)  y = Expand(x, s) }",
+    "g (float[N,S] x) => (int64[S] y) { n = Shape<start=1>(x)  i = Constant<value_int=0>()  z = Constant<value_int=1>()  e = Squeeze(n)  y = Range(i, e, z) }",
+    "g (float[N,3,S] x) => (float[N,2,S] y, float[N,3,S] z) <int64[1] b = {-1}, int64[1] e = {-9223372036854775807}, int64[1] a = {1}, int64[1] s = {-1}, int64[1] zero = {0}, int64[1] two = {2}> { y = Slice(x, zero, two, a)  z = Slice(x, b, e, a, s) }",
+    "g (float[N,S] x, float[1,9] table) => (float[1,S] y) <int64[1] zero = {0}, int64[1] one = {1}> { n = Shape<start=1>(x)  y = Slice(table, zero, n, one) }",
+];
+
 #[test]
 fn shapes_that_are_not_known() {
-    comes_back(
-        "g (float[N,S,6] x) => (float[N,2,S,3] y) <int64[4] s = {0, 0, 2, 3}> { r = Reshape(x, s)  y = Transpose<perm=[0,2,1,3]>(r) }",
-    );
-    comes_back(
-        "g (float[N,S,6] x) => (float[S,N,2,3] y) { h = Shape<start=1, end=2>(x)  b = Shape<start=0, end=1>(x)  c = Constant<value_ints=[2,3]>()  s = Concat<axis=0>(h, b, c)  t = Transpose<perm=[1,0,2]>(x)  y = Reshape(t, s) }",
-    );
-    comes_back(
-        "g (float[N,S] x) => (float[N,1,S,1] y, float[N,S] z) <int64[2] a = {1, 3}> { y = Unsqueeze(x, a)  z = Squeeze(y, a) }",
-    );
-    comes_back("g (float[N,1] x, float[N,S] like) => (float[N,S] y) { s = Shape(like)  y = Expand(x, s) }");
-    comes_back(
-        "g (float[N,S] x) => (int64[S] y) { n = Shape<start=1>(x)  i = Constant<value_int=0>()  z = Constant<value_int=1>()  e = Squeeze(n)  y = Range(i, e, z) }",
-    );
-    comes_back(
-        "g (float[N,3,S] x) => (float[N,2,S] y, float[N,3,S] z) <int64[1] b = {-1}, int64[1] e = {-9223372036854775807}, int64[1] a = {1}, int64[1] s = {-1}, int64[1] zero = {0}, int64[1] two = {2}> { y = Slice(x, zero, two, a)  z = Slice(x, b, e, a, s) }",
-    );
-    comes_back(
-        "g (float[N,S] x, float[1,9] table) => (float[1,S] y) <int64[1] zero = {0}, int64[1] one = {1}> { n = Shape<start=1>(x)  y = Slice(table, zero, n, one) }",
-    );
+    OPEN_SHAPES.iter().for_each(|graph| comes_back(graph));
 }
 
 #[test]
 fn choices() {
     comes_back(
         "g (float[4,S] x) => (float[2,S] y, float[S] z) <int64[2] i = {-1, 0}, int64 j = {1}> { y = Gather(x, i)  z = Gather(x, j) }",
+    );
+    // Computed places may be negative.
+    let (_, summary) = written(
+        "g (float[4,S] x, int64[2] i) => (float[2,S] y, float[4] z) <int64 one = {1}> { y = Gather(x, i)  j = Sub(one, one)  z = Gather<axis=1>(x, j) }",
+        &Settings::default(),
+    );
+    assert_eq!(summary.operators.get("FLOOR_MOD"), Some(&1));
+    comes_back(
+        "g (float[4,S] x, float[S,4] v, float[N,3] l) => (float[N,S] y, float[N] z, float[N,4] u) <int64 four = {4}, int64 one = {1}, int64 zero = {0}, int64[1] a = {1}> { m = ArgMax<axis=1, keepdims=0>(l)  i = Sub(m, four)  y = Gather(x, i)  k = Unsqueeze(i, a)  t = ReduceMax<keepdims=0>(x, a)  z = GatherND(t, k)  b = Less(m, zero)  n = Cast<to=7>(b)  f = Sub(n, one)  u = Gather(v, f) }",
     );
     comes_back(
         "g (float[2,4] x) => (float[2,2] y) <int64[2,2] i = {1, 0, 3, 3}> { y = GatherElements<axis=1>(x, i) }",
@@ -218,6 +225,15 @@ fn what_has_no_place_is_listed() {
     assert!(
         converted(&own).is_err_and(|refusals| refusals.0[0].reason == "it calls a function of the model")
     );
+    for graph in [
+        "g (float[N,2] x) => (float[M,2] y) <int64[4] p = {1, 0, 0, 0}> { y = Pad<mode=\"reflect\">(x, p) }",
+        "g (float[N,2] x) => (float[N,4] y) <int64[4] p = {0, 2, 0, 0}> { y = Pad<mode=\"reflect\">(x, p) }",
+    ] {
+        assert_eq!(refused(graph)[0].1, "it reflects more than is known to be there");
+    }
+    comes_back(
+        "g (float[N,3] x) => (float[N,7] y) <int64[4] p = {0, 2, 0, 2}> { y = Pad<mode=\"reflect\">(x, p) }",
+    );
     let found = refused("g (string[2] s) => (string[2] t) { t = Identity(s) }");
     assert_eq!(found[0], ("input".to_owned(), "there are no tensors of string".to_owned()));
 }
@@ -227,7 +243,9 @@ fn weights_behind_the_flatbuffer() {
     let model = model(
         "g (float[N,2] x) => (float[N,3] y) <float[2,3] w = {1, 2, 3, 4, 5, 6}, float[3] b = {1, 2, 3}> { p = MatMul(x, w)  y = Add(p, b) }",
     );
-    let graph = tflite::write::write(&legalized(&model), Weights::Float32, Layout::Keep).unwrap().graph;
+    let graph = tflite::write::write(&legalized(&model, Format::TfLite), Weights::Float32, Layout::Keep)
+        .unwrap()
+        .graph;
     let inside = tflite::encode::encode(&graph);
     let behind = tflite::encode::encode_within(&graph, 0);
     assert_ne!(bytes(&inside), bytes(&behind));
@@ -240,7 +258,7 @@ fn weights_behind_the_flatbuffer() {
 
 /// The file of a graph under these settings, and what is said of it.
 fn written(graph: &str, settings: &Settings<'_>) -> (Vec<u8>, Summary) {
-    let artifact = Format::TfLite.lower(&legalized(&model(graph)), settings);
+    let artifact = Format::TfLite.lower(&legalized(&model(graph), Format::TfLite), settings);
     let artifact = artifact.unwrap_or_else(|refusals| panic!("{graph}\n{refusals}"));
     (bytes(&artifact.parts[0].pieces), artifact.summary)
 }

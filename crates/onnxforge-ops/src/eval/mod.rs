@@ -11,11 +11,13 @@ mod run;
 pub mod sample;
 pub mod shapes;
 pub mod stored;
+mod turned;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::OnceLock;
 
 use plan::Plan;
+use turned::Turned;
 
 use crate::array::Array;
 use crate::array::spare::Reuse;
@@ -105,6 +107,8 @@ pub struct Session<'m> {
     constants: Vec<OnceLock<Value>>,
     /// Nodes of the graph that compute the same in every run.
     fixed: HashSet<NodeId>,
+    /// Weights that only transposed take part in products.
+    turned: Turned,
     progress: &'m dyn Progress,
     clock: Option<&'m dyn Clock>,
 }
@@ -123,16 +127,9 @@ impl<'m> Session<'m> {
         let constants = (0..last).map(|_| OnceLock::new()).collect();
         let mut fixed = if options.keep_constants { constant_nodes(model) } else { HashSet::new() };
         fixed.retain(|&node| model.node(node).scope() == model.main());
-        Self {
-            model,
-            options,
-            plans,
-            functions: Functions::of(model),
-            constants,
-            fixed,
-            progress: &Silent,
-            clock: None,
-        }
+        let functions = Functions::of(model);
+        let turned = Turned::of(model, &fixed, &functions);
+        Self { model, options, plans, functions, constants, fixed, turned, progress: &Silent, clock: None }
     }
 
     /// The same, reporting every node of the model's graph that is done.

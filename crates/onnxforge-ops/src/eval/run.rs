@@ -12,6 +12,7 @@ use crate::callee::{Callee, MAX_CALLS, bindings};
 use crate::error::{invalid, unsupported};
 use crate::eval_call::{Memory, RunScope, check_deadline};
 use crate::kernel::widen::{each_array, widest};
+use crate::tflite::DOMAIN;
 use crate::{OpError, Value};
 use onnxforge_ir::id::Id;
 use onnxforge_ir::{DType, NodeId, ScopeId, ValueId};
@@ -115,9 +116,15 @@ impl<'s, 'm> Run<'s, 'm> {
             self.forget(last);
             return Ok(());
         }
+        let turned = &self.session.turned;
+        let is_wanted = || node.outputs().iter().flatten().any(|output| self.kept.borrow().contains(output));
+        if turned.spared.contains(&id) && !is_wanted() {
+            return Ok(());
+        }
+        let weights = turned.weights.get(&id).copied();
         let mut inputs = Vec::with_capacity(node.inputs().len());
         for (index, input) in node.inputs().iter().enumerate() {
-            let Some(input) = *input else {
+            let Some(input) = weights.filter(|_| index == 1).or(*input) else {
                 inputs.push(None);
                 continue;
             };
@@ -137,7 +144,10 @@ impl<'s, 'm> Run<'s, 'm> {
         let bindings = self.bindings.borrow().last().cloned();
         let outputs = match self.session.functions.callee(model, id, bindings.as_deref()) {
             Callee::Function(function) => self.function(id, function, inputs)?,
-            Callee::Operator(call) => self.operator(id, call, inputs)?,
+            Callee::Operator(call) => {
+                let call = if weights.is_some() { call.custom(DOMAIN, "FullyConnected")? } else { call };
+                self.operator(id, call, inputs)?
+            }
             Callee::Unknown => {
                 let opset = model.opset(node.scope(), &node.op().domain).unwrap_or(0);
                 return unsupported(format!("the operator {} (opset {opset})", node.op()));

@@ -7,7 +7,7 @@ use super::gemm::{Matrix, gemm};
 use super::number::Number;
 use super::parallel::each_piece;
 use crate::array::{Array, spare};
-use crate::error::OpError;
+use crate::error::{OpError, invalid};
 use crate::eval_call::Memory;
 use onnxforge_ir::tensor::element_count;
 
@@ -120,6 +120,26 @@ pub fn batched<T: Product>(
     } else {
         each_piece(out, size, work, &each);
     }
+}
+
+/// `x · wᵀ` of the last axis of `x` and a matrix of one row for each number of the result, read where it is.
+pub fn fully_connected<T: Product>(x: &Array, w: &Array, memory: &Memory) -> Result<Array, OpError> {
+    let ([outer @ .., depth], &[maps, of]) = (x.shape(), w.shape()) else {
+        return invalid(format!("weights of {} axes", w.rank()));
+    };
+    if *depth != of {
+        return invalid(format!("weights for {of} features, not for {depth}"));
+    }
+    let rows = element_count(outer).ok_or(OpError::TooLarge { needed: u64::MAX, left: 0 })?;
+    let count = rows.checked_mul(maps).ok_or(OpError::TooLarge { needed: u64::MAX, left: 0 })?;
+    memory.check((count as u64).saturating_mul(size_of::<T>() as u64))?;
+    if count == 0 || of == 0 {
+        return Array::new([outer, &[maps]].concat(), vec![T::ZERO; count]);
+    }
+    let mut out = spare::unset(count);
+    let (x, w) = (Matrix::new(x.slice::<T>()?, rows, of), Matrix::transposed(w.slice::<T>()?, of, maps));
+    T::product(&mut out, x, w, T::ONE, false, true);
+    Array::new([outer, &[maps]].concat(), out)
 }
 
 /// `alpha · a · b` of two stacks of matrices, broadcast together as `numpy.matmul` does: a vector on the left is a row, one

@@ -80,6 +80,7 @@ pub static PASSES: &[&Pass] = &[
     &target::ort_conv_activation::PASS,
     &target::ort_gemm_activation::PASS,
     &target::decompose_layernorm::PASS,
+    &target::decompose_split::PASS,
     &target::tflite_activations::PASS,
     &target::tflite_norms::PASS,
     &target::tflite_softmax::PASS,

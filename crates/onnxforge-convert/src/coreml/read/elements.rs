@@ -3,9 +3,10 @@
 use onnxforge_ir::DType;
 
 use super::Trouble;
-use super::emit::{Attr, Emit};
+use super::emit::Emit;
 use super::operation::Call;
 use crate::coreml::schema::Elem;
+use crate::message::Attr;
 
 type Done = Result<(), Trouble>;
 

@@ -5,23 +5,10 @@ use std::collections::{HashMap, HashSet};
 use onnxforge_ir::DType;
 use onnxforge_proto::Str;
 use onnxforge_proto::blob::Blob;
-use onnxforge_proto::schema::{AttributeProto, NodeProto, TensorProto};
+use onnxforge_proto::schema::{NodeProto, TensorProto};
 
 use super::values::Known;
-
-/// Kinds of attributes, by their number in the format.
-const FLOAT: i32 = 1;
-const INT: i32 = 2;
-const STRING: i32 = 3;
-const INTS: i32 = 7;
-
-/// An attribute of a node.
-pub enum Attr<'a> {
-    Int(&'static str, i64),
-    Float(&'static str, f32),
-    Text(&'static str, &'a str),
-    Ints(&'static str, Vec<i64>),
-}
+use crate::message::{Attr, constant, node};
 
 /// What becomes of a program.
 #[derive(Default)]
@@ -51,13 +38,8 @@ impl Emit {
         if let Some(data) = &known.data
             && self.stored.insert(known.name.clone())
         {
-            self.initializers.push(TensorProto {
-                dims: known.shape.iter().map(|size| size.unwrap_or(0)).collect(),
-                data_type: Some(known.dtype().code()),
-                name: Some(known.name.clone()),
-                raw_data: Some(data.clone().into()),
-                ..TensorProto::default()
-            });
+            let dims = known.shape.iter().map(|size| size.unwrap_or(0)).collect();
+            self.initializers.push(constant(&known.name, known.dtype(), dims, data.clone().into()));
         }
         known.name.clone()
     }
@@ -71,13 +53,7 @@ impl Emit {
     /// A new constant of other elements.
     pub fn constant(&mut self, dtype: DType, dims: Vec<i64>, bytes: Vec<u8>) -> Str {
         let name = self.fresh("constant");
-        self.initializers.push(TensorProto {
-            dims,
-            data_type: Some(dtype.code()),
-            name: Some(name.clone()),
-            raw_data: Some(Blob::from(bytes).into()),
-            ..TensorProto::default()
-        });
+        self.initializers.push(constant(&name, dtype, dims, Blob::from(bytes).into()));
         name
     }
 
@@ -116,26 +92,6 @@ impl Emit {
 
     /// A node.
     pub fn node(&mut self, op: &str, inputs: Vec<Str>, outputs: Vec<Str>, attrs: Vec<Attr<'_>>) {
-        self.nodes.push(NodeProto {
-            input: inputs,
-            output: outputs,
-            op_type: Some(op.into()),
-            attribute: attrs.into_iter().map(attribute).collect(),
-            ..NodeProto::default()
-        });
-    }
-}
-
-fn attribute(attr: Attr<'_>) -> AttributeProto {
-    let named = |name: &str, kind| AttributeProto {
-        name: Some(name.into()),
-        r#type: Some(kind),
-        ..AttributeProto::default()
-    };
-    match attr {
-        Attr::Int(name, value) => AttributeProto { i: Some(value), ..named(name, INT) },
-        Attr::Float(name, value) => AttributeProto { f: Some(value), ..named(name, FLOAT) },
-        Attr::Text(name, value) => AttributeProto { s: Some(Blob::from(value)), ..named(name, STRING) },
-        Attr::Ints(name, values) => AttributeProto { ints: values, ..named(name, INTS) },
+        self.nodes.push(node("", op, inputs, outputs, attrs));
     }
 }

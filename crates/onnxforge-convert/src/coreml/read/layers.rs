@@ -4,9 +4,10 @@ use onnxforge_ir::DType;
 use onnxforge_proto::Str;
 
 use super::Trouble;
-use super::emit::{Attr, Emit};
+use super::emit::Emit;
 use super::operation::{Call, back};
 use super::values::Known;
+use crate::message::Attr;
 
 type Done = Result<(), Trouble>;
 
@@ -49,7 +50,8 @@ fn operands(emit: &mut Emit, call: &Call) -> Result<Vec<Str>, Trouble> {
     Ok(inputs)
 }
 
-pub fn conv(emit: &mut Emit, call: &Call) -> Done {
+/// A convolution, or its transpose.
+fn window(emit: &mut Emit, call: &Call, op: &str) -> Done {
     let count = spatial(call.input("x")?)?;
     let attrs = vec![
         padding(call, count)?,
@@ -58,24 +60,19 @@ pub fn conv(emit: &mut Emit, call: &Call) -> Done {
         Attr::Int("group", call.int("groups", 1)?),
     ];
     let inputs = operands(emit, call)?;
-    emit.node("Conv", inputs, vec![call.result()?], attrs);
+    emit.node(op, inputs, vec![call.result()?], attrs);
     Ok(())
 }
 
+pub fn conv(emit: &mut Emit, call: &Call) -> Done {
+    window(emit, call, "Conv")
+}
+
 pub fn conv_transpose(emit: &mut Emit, call: &Call) -> Done {
-    let count = spatial(call.input("x")?)?;
     if !matches!(&*call.text("pad_type", "valid")?, "custom" | "valid") {
         return Err("conv_transpose whose padding follows from its result".into());
     }
-    let attrs = vec![
-        padding(call, count)?,
-        Attr::Ints("strides", listed(call, "strides", count, 1)?),
-        Attr::Ints("dilations", listed(call, "dilations", count, 1)?),
-        Attr::Int("group", call.int("groups", 1)?),
-    ];
-    let inputs = operands(emit, call)?;
-    emit.node("ConvTranspose", inputs, vec![call.result()?], attrs);
-    Ok(())
+    window(emit, call, "ConvTranspose")
 }
 
 pub fn pool(emit: &mut Emit, call: &Call) -> Done {

@@ -20,13 +20,14 @@ use onnxforge_proto::schema::{
 };
 use onnxforge_proto::wire::{self, WireError};
 
-use self::emit::{Attr, Emit};
+use self::emit::Emit;
 use self::operation::Call;
 use self::values::{Known, of_type, of_value};
 use super::PORTS;
 use super::package::Package;
 use super::schema::{Elem, Function, NamedType, Operation, Spec, Value};
 use super::write::PortNote;
+use crate::message::Attr;
 
 /// The standard operators that nodes call.
 const OPSET: i64 = 21;

@@ -3,10 +3,11 @@
 use onnxforge_ir::DType;
 use onnxforge_proto::Str;
 
-use super::emit::{Attr, Emit};
+use super::emit::Emit;
 use super::values::Known;
 use super::{Reader, Trouble, elements, layers, places};
 use crate::coreml::schema::{Binding, Operation};
+use crate::message::Attr;
 
 /// The parameters and the results of an operation.
 pub struct Call {

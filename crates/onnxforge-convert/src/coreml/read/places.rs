@@ -4,8 +4,9 @@ use onnxforge_ir::DType;
 use onnxforge_proto::Str;
 
 use super::Trouble;
-use super::emit::{Attr, Emit};
+use super::emit::Emit;
 use super::operation::{Call, back};
+use crate::message::Attr;
 
 type Done = Result<(), Trouble>;
 

@@ -2,7 +2,7 @@
 
 use onnxforge_ir::dim::Dim;
 use onnxforge_ir::{DType, NodeId};
-use onnxforge_ops::call::{axes, axis};
+use onnxforge_ops::call::axis;
 
 use super::arithmetic::{ANY, FLOATS, copy};
 use super::{Var, Writer};
@@ -87,15 +87,7 @@ pub fn slice(w: &mut Writer<'_>, id: NodeId) -> Done {
     w.takes(value, ANY)?;
     let shape = w.shape(value)?;
     let rank = shape.len();
-    let count = w.shape(w.arg(id, 1)?)?.first().and_then(Dim::as_const).ok_or("its axes are not known")?;
-    let named = match w.node(id).input(3) {
-        Some(_) => axes(&w.fixed_ints(id, 3)?, rank)?,
-        None => (0..usize::try_from(count).unwrap_or(0).min(rank)).collect(),
-    };
-    let steps = match w.node(id).input(4) {
-        Some(_) => w.fixed_ints(id, 4)?,
-        None => vec![1; named.len()],
-    };
+    let (named, steps) = w.cut_axes(id, rank)?;
     let mut stride = vec![1; rank];
     let mut begins = vec![Some(0); rank];
     let mut ends = vec![Some(0); rank];
@@ -200,20 +192,7 @@ pub fn joined(w: &mut Writer<'_>, id: NodeId, parts: &[Var], length: usize) -> R
 pub fn pad(w: &mut Writer<'_>, id: NodeId) -> Done {
     let (value, call) = (w.arg(id, 0)?, w.call(id)?);
     let rank = w.rank(value)?;
-    let pads = w.fixed_ints(id, 1)?;
-    let named = match w.node(id).input(3) {
-        Some(_) => axes(&w.fixed_ints(id, 3)?, rank)?,
-        None => (0..rank).collect(),
-    };
-    let mut all = vec![[0i64; 2]; rank];
-    for (place, &axis) in named.iter().enumerate() {
-        let ends = (pads.get(place), pads.get(place + named.len()));
-        let (Some(&before), Some(&after)) = ends else { return Err("padding is missing".into()) };
-        if before < 0 || after < 0 {
-            return Err("it cuts off instead of padding".into());
-        }
-        all[axis] = [before, after];
-    }
+    let all = w.padding(id, rank)?;
     if all.iter().flatten().all(|&pad| pad == 0) {
         return copy(w, id);
     }

@@ -5,7 +5,7 @@ use onnxforge_ir::{NodeId, ValueId};
 use onnxforge_ops::call::Call;
 
 use super::arithmetic::FLOATS;
-use super::{Var, Writer};
+use super::{Arg, Var, Writer};
 use crate::view::Why;
 
 type Done = Result<(), Why>;
@@ -76,24 +76,50 @@ fn kernel_of(w: &Writer<'_>, weights: ValueId) -> Result<Vec<i64>, Why> {
     Ok(w.sizes(weights)?.get(2..).unwrap_or_default().to_vec())
 }
 
-/// Parameters of a convolution beside its operands.
-struct Settings {
+/// Operands and parameters of a convolution.
+struct Layer {
     strides: Var,
     dilations: Var,
     pads: Var,
     kind: Var,
     groups: Var,
+    image: Var,
+    weight: Var,
+    bias: Option<Var>,
 }
 
-impl Settings {
-    fn of(w: &mut Writer<'_>, window: &Window, groups: i64) -> Result<Self, Why> {
+impl Layer {
+    fn of(w: &mut Writer<'_>, id: NodeId, window: &Window, groups: i64) -> Result<Self, Why> {
         Ok(Self {
             strides: w.list(&window.strides)?,
             dilations: w.list(&window.dilations)?,
             pads: w.list(&window.pads())?,
             kind: w.text("custom"),
             groups: w.int(groups)?,
+            image: w.input(id, 0)?,
+            weight: w.input(id, 1)?,
+            bias: match w.node(id).input(2) {
+                Some(bias) if w.is_fixed(bias) || w.since(17) => Some(w.read(bias)?),
+                Some(_) => return Err(Why::from("its bias is computed").hinting("--ios 17")),
+                None => None,
+            },
         })
+    }
+
+    fn inputs(&self) -> Vec<(&'static str, Arg<'_>)> {
+        let mut inputs = vec![
+            ("x", (&self.image).into()),
+            ("weight", (&self.weight).into()),
+            ("strides", (&self.strides).into()),
+            ("pad_type", (&self.kind).into()),
+            ("pad", (&self.pads).into()),
+            ("dilations", (&self.dilations).into()),
+            ("groups", (&self.groups).into()),
+        ];
+        if let Some(bias) = &self.bias {
+            inputs.push(("bias", bias.into()));
+        }
+        inputs
     }
 }
 
@@ -102,29 +128,9 @@ pub fn conv(w: &mut Writer<'_>, id: NodeId) -> Done {
     w.takes(x, FLOATS)?;
     let kernel = kernel_of(w, weights)?;
     let window = Window::of(w, &call, x, kernel)?;
-    let settings = Settings::of(w, &window, call.int("group")?)?;
-    if w.node(id).input(2).is_some_and(|bias| !w.is_fixed(bias) && !w.since(17)) {
-        return Err(Why::from("its bias is computed").hinting("--ios 17"));
-    }
-    let (image, weight) = (w.input(id, 0)?, w.input(id, 1)?);
-    let bias = match w.node(id).input(2) {
-        Some(bias) => Some(w.read(bias)?),
-        None => None,
-    };
+    let layer = Layer::of(w, id, &window, call.int("group")?)?;
     let y = w.result(id, 0)?;
-    let mut inputs = vec![
-        ("x", (&image).into()),
-        ("weight", (&weight).into()),
-        ("strides", (&settings.strides).into()),
-        ("pad_type", (&settings.kind).into()),
-        ("pad", (&settings.pads).into()),
-        ("dilations", (&settings.dilations).into()),
-        ("groups", (&settings.groups).into()),
-    ];
-    if let Some(bias) = &bias {
-        inputs.push(("bias", bias.into()));
-    }
-    w.emit("conv", &inputs, &[&y]);
+    w.emit("conv", &layer.inputs(), &[&y]);
     Ok(())
 }
 
@@ -154,31 +160,13 @@ pub fn conv_transpose(w: &mut Writer<'_>, id: NodeId) -> Done {
             return Err("the operator has no output_padding beyond what is cut off".into());
         }
     }
-    let settings = Settings::of(w, &window, call.int("group")?)?;
-    let sizes = w.sizes(output).ok();
-    let (image, weight) = (w.input(id, 0)?, w.input(id, 1)?);
-    let bias = match w.node(id).input(2) {
-        Some(bias) if w.is_fixed(bias) || w.since(17) => Some(w.read(bias)?),
-        Some(_) => return Err(Why::from("its bias is computed").hinting("--ios 17")),
-        None => None,
-    };
-    let shape = match sizes {
+    let layer = Layer::of(w, id, &window, call.int("group")?)?;
+    let shape = match w.sizes(output).ok() {
         Some(sizes) => Some(w.list(&sizes)?),
         None => None,
     };
     let y = w.result(id, 0)?;
-    let mut inputs = vec![
-        ("x", (&image).into()),
-        ("weight", (&weight).into()),
-        ("strides", (&settings.strides).into()),
-        ("pad_type", (&settings.kind).into()),
-        ("pad", (&settings.pads).into()),
-        ("dilations", (&settings.dilations).into()),
-        ("groups", (&settings.groups).into()),
-    ];
-    if let Some(bias) = &bias {
-        inputs.push(("bias", bias.into()));
-    }
+    let mut inputs = layer.inputs();
     if let Some(shape) = &shape {
         inputs.push(("output_shape", shape.into()));
     }

@@ -3,8 +3,9 @@
 use onnxforge_ir::DType;
 
 use super::Trouble;
-use super::emit::{Attr, Emit};
+use super::emit::Emit;
 use super::operator::Operator;
+use crate::message::Attr;
 
 type Done = Result<(), Trouble>;
 

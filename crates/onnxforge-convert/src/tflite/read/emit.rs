@@ -5,28 +5,15 @@ use std::collections::{HashMap, HashSet};
 use onnxforge_ir::DType;
 use onnxforge_proto::Str;
 use onnxforge_proto::blob::Blob;
-use onnxforge_proto::schema::{AttributeProto, NodeProto, TensorProto};
+use onnxforge_proto::schema::{NodeProto, TensorProto};
 
 use super::Trouble;
 use super::tensors::Tensors;
+use crate::message::{Attr, constant, node};
 use crate::tflite::graph::Quantization;
-
-/// Kinds of attributes, by their number in the format.
-const FLOAT: i32 = 1;
-const INT: i32 = 2;
-const STRING: i32 = 3;
-const INTS: i32 = 7;
 
 /// Bytes of a list of sizes or places.
 const LONGEST: usize = 2048;
-
-/// An attribute of a node.
-pub enum Attr<'a> {
-    Int(&'static str, i64),
-    Float(&'static str, f32),
-    Text(&'static str, &'a str),
-    Ints(&'static str, Vec<i64>),
-}
 
 /// What becomes of a file.
 pub struct Emit {
@@ -123,13 +110,7 @@ impl Emit {
             && self.given.insert(index)
         {
             let dims = tensor.signature.iter().map(|&size| size.into()).collect();
-            self.initializers.push(TensorProto {
-                dims,
-                data_type: Some(tensor.dtype.code()),
-                name: Some(tensor.name.clone()),
-                raw_data: Some(data.into()),
-                ..TensorProto::default()
-            });
+            self.initializers.push(constant(&tensor.name, tensor.dtype, dims, data.into()));
         }
         tensor.name
     }
@@ -147,13 +128,7 @@ impl Emit {
 
     fn constant(&mut self, dtype: DType, dims: Vec<i64>, bytes: Vec<u8>) -> Str {
         let name = self.tensors.fresh("constant");
-        self.initializers.push(TensorProto {
-            dims,
-            data_type: Some(dtype.code()),
-            name: Some(name.clone()),
-            raw_data: Some(Blob::from(bytes).into()),
-            ..TensorProto::default()
-        });
+        self.initializers.push(constant(&name, dtype, dims, Blob::from(bytes).into()));
         name
     }
 
@@ -209,31 +184,5 @@ impl Emit {
         attrs: Vec<Attr<'_>>,
     ) {
         self.nodes.push(node(domain, op, inputs, outputs, attrs));
-    }
-}
-
-/// A node by itself.
-pub fn node(domain: &str, op: &str, inputs: Vec<Str>, outputs: Vec<Str>, attrs: Vec<Attr<'_>>) -> NodeProto {
-    NodeProto {
-        input: inputs,
-        output: outputs,
-        op_type: Some(op.into()),
-        domain: (!domain.is_empty()).then(|| domain.into()),
-        attribute: attrs.into_iter().map(attribute).collect(),
-        ..NodeProto::default()
-    }
-}
-
-fn attribute(attr: Attr<'_>) -> AttributeProto {
-    let named = |name: &str, kind| AttributeProto {
-        name: Some(name.into()),
-        r#type: Some(kind),
-        ..AttributeProto::default()
-    };
-    match attr {
-        Attr::Int(name, value) => AttributeProto { i: Some(value), ..named(name, INT) },
-        Attr::Float(name, value) => AttributeProto { f: Some(value), ..named(name, FLOAT) },
-        Attr::Text(name, value) => AttributeProto { s: Some(Blob::from(value)), ..named(name, STRING) },
-        Attr::Ints(name, values) => AttributeProto { ints: values, ..named(name, INTS) },
     }
 }

@@ -4,8 +4,9 @@ use onnxforge_ir::DType;
 use onnxforge_ops::tflite::DOMAIN;
 
 use super::Trouble;
-use super::emit::{Attr, Emit};
+use super::emit::Emit;
 use super::operator::Operator;
+use crate::message::Attr;
 
 type Done = Result<(), Trouble>;
 

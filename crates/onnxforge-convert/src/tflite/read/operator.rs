@@ -2,8 +2,9 @@
 
 use onnxforge_proto::Str;
 
-use super::emit::{Attr, Emit};
+use super::emit::Emit;
 use super::{Trouble, elements, layers, places};
+use crate::message::Attr;
 use crate::tflite::flatbuffer::view::{Damage, Table};
 use crate::tflite::schema::Builtin;
 

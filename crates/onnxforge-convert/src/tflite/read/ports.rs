@@ -3,8 +3,8 @@
 use onnxforge_proto::Str;
 use onnxforge_proto::schema::{ModelProto, NodeProto, ValueInfoProto};
 
-use super::emit::{Attr, node};
 use crate::artifact::ChannelsLast;
+use crate::message::{Attr, node};
 
 const LAST: [usize; 4] = [0, 2, 3, 1];
 const FIRST: [usize; 4] = [0, 3, 1, 2];

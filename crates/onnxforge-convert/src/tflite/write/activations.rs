@@ -38,12 +38,12 @@ impl Writer<'_> {
             let layer = loop {
                 let [Use::Input { index: 0, .. }] = self.model.value(from).uses() else { break None };
                 let Some(layer) = self.model.value(from).node() else { break None };
-                match self.of(layer).input(0).filter(|_| self.of(layer).op().is("Transpose")) {
+                match self.node(layer).input(0).filter(|_| self.node(layer).op().is("Transpose")) {
                     Some(before) => from = before,
                     None => break Some(layer),
                 }
             };
-            let Some(layer) = layer.filter(|layer| LAYERS.contains(&&*self.of(*layer).op().to_string()))
+            let Some(layer) = layer.filter(|layer| LAYERS.contains(&&*self.node(*layer).op().to_string()))
             else {
                 continue;
             };
@@ -63,7 +63,7 @@ impl Writer<'_> {
 
     /// The number that the format gives to an activation.
     fn number_of(&self, id: NodeId) -> Option<u8> {
-        let node = self.of(id);
+        let node = self.node(id);
         let number = |index| {
             let constant = self.model.constant(node.input(index)?)?;
             Array::from_tensor(constant).ok()?.to_f64().ok()

@@ -3,9 +3,10 @@
 use onnxforge_ir::{DType, NodeId, ValueId};
 use onnxforge_ops::Array;
 
-use super::{Why, Writer, activations};
+use super::{Writer, activations};
 use crate::tflite::graph::Setting;
 use crate::tflite::schema::{self, Builtin};
+use crate::view::Why;
 
 /// Numbers that arithmetic takes.
 const NUMBERS: &[DType] = &[DType::F32, DType::I32, DType::I64];
@@ -22,7 +23,7 @@ const MOST_AXES: usize = 6;
 const FEW_AXES: usize = 4;
 
 pub fn unary(w: &mut Writer<'_>, id: NodeId) -> Result<(), Why> {
-    let (builtin, types): (Builtin, &[DType]) = match &*w.of(id).op().name {
+    let (builtin, types): (Builtin, &[DType]) = match &*w.node(id).op().name {
         "Abs" => (schema::ABS, FLOATS),
         "Ceil" => (schema::CEIL, FLOATS),
         "Cos" => (schema::COS, FLOATS),
@@ -79,7 +80,7 @@ pub fn softmax(w: &mut Writer<'_>, id: NodeId) -> Result<(), Why> {
     let rank = w.rank(x)?;
     let is_last = onnxforge_ops::call::axis(call.int("axis")?, rank)? + 1 == rank;
     w.demand(id, "axis", is_last)?;
-    match w.of(id).op().is("Softmax") {
+    match w.node(id).op().is("Softmax") {
         true => one(w, id, schema::SOFTMAX, FLOATS, vec![(0, Setting::Float(1.0))]),
         false => one(w, id, schema::LOG_SOFTMAX, FLOATS, vec![]),
     }
@@ -96,7 +97,7 @@ fn stretches(w: &Writer<'_>, a: ValueId, b: ValueId, most: usize) -> Result<(), 
 }
 
 pub fn binary(w: &mut Writer<'_>, id: NodeId) -> Result<(), Why> {
-    let name = &*w.of(id).op().name;
+    let name = &*w.node(id).op().name;
     let (builtin, types, most): (Builtin, &[DType], usize) = match name {
         "Add" => (schema::ADD, NUMBERS, MOST_AXES),
         "Sub" => (schema::SUB, NUMBERS, MOST_AXES),
@@ -163,13 +164,13 @@ pub fn pow(w: &mut Writer<'_>, id: NodeId) -> Result<(), Why> {
 
 /// Operators of any number of inputs: two at a time.
 pub fn variadic(w: &mut Writer<'_>, id: NodeId) -> Result<(), Why> {
-    let (builtin, types): (Builtin, &[DType]) = match &*w.of(id).op().name {
+    let (builtin, types): (Builtin, &[DType]) = match &*w.node(id).op().name {
         "Max" => (schema::MAXIMUM, EXTREMES),
         "Min" => (schema::MINIMUM, EXTREMES),
         _ => (schema::ADD, NUMBERS),
     };
-    let inputs: Vec<ValueId> = w.of(id).inputs().iter().flatten().copied().collect();
-    let y = w.of(id).output(0).ok_or("nothing reads its result")?;
+    let inputs: Vec<ValueId> = w.node(id).inputs().iter().flatten().copied().collect();
+    let y = w.out(id, 0)?;
     let [first, rest @ ..] = &inputs[..] else { return Err("it has no inputs".into()) };
     let dtype = w.takes(*first, types)?;
     if rest.is_empty() {
@@ -216,7 +217,7 @@ pub fn clip(w: &mut Writer<'_>, id: NodeId) -> Result<(), Why> {
     let (x, y) = (w.arg(id, 0)?, w.result(id)?);
     let dtype = w.takes(x, EXTREMES)?;
     let bound = |w: &Writer<'_>, index: usize| -> Result<Option<f64>, Why> {
-        let Some(value) = w.of(id).input(index) else { return Ok(None) };
+        let Some(value) = w.node(id).input(index) else { return Ok(None) };
         let constant = w.model.constant(value).ok_or("a bound is computed")?;
         Ok(Some(Array::from_tensor(constant)?.to_f64()?))
     };
@@ -251,7 +252,7 @@ const CASTS: &[DType] =
     &[DType::F32, DType::I32, DType::I64, DType::Bool, DType::U8, DType::I8, DType::I16, DType::U32];
 
 pub fn cast(w: &mut Writer<'_>, id: NodeId) -> Result<(), Why> {
-    let (x, y) = (w.arg(id, 0)?, w.of(id).output(0).ok_or("nothing reads its result")?);
+    let (x, y) = (w.arg(id, 0)?, w.out(id, 0)?);
     w.takes(x, CASTS)?;
     w.takes(y, CASTS)?;
     let (from, to) = (w.tensor(x)?, w.tensor(y)?);
@@ -263,7 +264,7 @@ pub fn cast(w: &mut Writer<'_>, id: NodeId) -> Result<(), Why> {
 pub fn copy(w: &mut Writer<'_>, id: NodeId) -> Result<(), Why> {
     let x = w.arg(id, 0)?;
     w.takes(x, CASTS)?;
-    if w.of(id).outputs().iter().skip(1).flatten().next().is_some() {
+    if w.node(id).outputs().iter().skip(1).flatten().next().is_some() {
         return Err("something may read its mask".into());
     }
     let (from, to) = (w.tensor(x)?, w.result(id)?);
@@ -279,7 +280,7 @@ pub fn cumsum(w: &mut Writer<'_>, id: NodeId) -> Result<(), Why> {
     let axis = onnxforge_ops::call::axis(axis.first().copied().ok_or("no axis")?, rank)?;
     let flags = [call.flag("exclusive")?, call.flag("reverse")?];
     let settings = flags.iter().zip(0..).map(|(&flag, number)| (number, Setting::Byte(flag.into())));
-    let inputs = [w.tensor(x)?, w.number(axis as i64)?];
+    let inputs = [w.tensor(x)?, w.int(axis as i64)?];
     let y = w.result(id)?;
     w.emit(schema::CUMSUM, 1, settings.collect(), &inputs, &[y]);
     Ok(())

@@ -7,9 +7,10 @@ use half::f16;
 use onnxforge_ir::{DType, Tensor as Constant};
 use onnxforge_proto::blob::{Payload, Stream};
 
-use super::{Why, Writer};
+use super::Writer;
 use crate::format::Weights;
 use crate::tflite::schema;
+use crate::view::Why;
 
 /// Whether a constant is one that is stored in 16 bits: a list of floats, none of which becomes infinite there.
 pub fn suits(weights: Weights, constant: &Constant) -> bool {

@@ -3,9 +3,10 @@
 use onnxforge_ir::{DType, NodeId, ValueId};
 use onnxforge_ops::call::axes;
 
-use super::{Why, Writer, quantized};
+use super::{Writer, quantized};
 use crate::tflite::graph::Setting;
 use crate::tflite::schema;
+use crate::view::Why;
 
 const FLOATS: &[DType] = &[DType::F32];
 
@@ -38,7 +39,7 @@ fn window(w: &Writer<'_>, id: NodeId) -> Result<Window, Why> {
 fn operands(w: &mut Writer<'_>, id: NodeId, maps_axis: usize) -> Result<[i32; 3], Why> {
     let (x, weights) = (w.arg(id, 0)?, w.arg(id, 1)?);
     w.takes(x, FLOATS)?;
-    let bias = match w.of(id).input(2) {
+    let bias = match w.node(id).input(2) {
         _ if w.in_integers => quantized::bias(w, id)?,
         Some(bias) => w.tensor(bias)?,
         None => {
@@ -93,10 +94,8 @@ pub fn depthwise_conv(w: &mut Writer<'_>, id: NodeId) -> Result<(), Why> {
 pub fn transpose_conv(w: &mut Writer<'_>, id: NodeId) -> Result<(), Why> {
     let Window { strides, padding, .. } = window(w, id)?;
     let [x, weights, bias] = operands(w, id, 0)?;
-    let y = w.of(id).output(0).ok_or("nothing reads its result")?;
-    let sizes: Option<Vec<i64>> = w.shape(y)?.iter().map(onnxforge_ir::dim::Dim::as_const).collect();
-    let sizes = sizes.ok_or("the sizes of its result are not known")?;
-    let (sizes, y) = (w.list(&sizes)?, w.tensor(y)?);
+    let y = w.out(id, 0)?;
+    let (sizes, y) = (w.list(&w.sizes(y)?)?, w.tensor(y)?);
     let settings =
         vec![(0, Setting::Byte(padding)), (1, Setting::Int(strides[1])), (2, Setting::Int(strides[0]))];
     w.emit(schema::TRANSPOSE_CONV, 3, settings, &[sizes, weights, x, bias], &[y]);
@@ -110,7 +109,7 @@ pub fn pool(w: &mut Writer<'_>, id: NodeId) -> Result<(), Why> {
     let x = w.arg(id, 0)?;
     w.takes(x, FLOATS)?;
     let (x, y) = (w.tensor(x)?, w.result(id)?);
-    let is_max = w.of(id).op().is("onnxforge.tflite.MaxPool2D");
+    let is_max = w.node(id).op().is("onnxforge.tflite.MaxPool2D");
     let settings = vec![
         (0, Setting::Byte(padding)),
         (1, Setting::Int(strides[1])),
@@ -129,7 +128,7 @@ pub fn fully_connected(w: &mut Writer<'_>, id: NodeId) -> Result<(), Why> {
     w.takes(x, FLOATS)?;
     let keeps = w.rank(x)? != 2;
     let mut inputs = vec![w.tensor(x)?, w.tensor(weights)?];
-    inputs.push(match w.of(id).input(2) {
+    inputs.push(match w.node(id).input(2) {
         Some(_) if w.in_integers => quantized::bias(w, id)?,
         Some(bias) => w.tensor(bias)?,
         None => -1,
@@ -157,7 +156,15 @@ pub fn matmul(w: &mut Writer<'_>, id: NodeId) -> Result<(), Why> {
             format!("products are of tensors of 2 to 5 axes, not of {} and {}", ranks[0], ranks[1]).into()
         );
     }
-    let inputs = [w.tensor(a)?, w.tensor(b)?];
+    let mut inputs = [w.tensor(a)?, w.tensor(b)?];
+    let is_turned = |value| w.model.value(value).node().is_some_and(|from| w.node(from).op().is("Transpose"));
+    if a == b && is_turned(a) {
+        // XNNPACK would take what is transposed for both operands, and turn one of them.
+        let shape = w.shape(b)?;
+        let copy = w.scratch(id, DType::F32, &shape)?;
+        w.cast(inputs[1], copy);
+        inputs[1] = copy;
+    }
     let y = w.result(id)?;
     w.emit(schema::BATCH_MATMUL, 1, vec![], &inputs, &[y]);
     Ok(())
@@ -185,7 +192,7 @@ pub fn resize(w: &mut Writer<'_>, id: NodeId) -> Result<(), Why> {
 pub fn reduce(w: &mut Writer<'_>, id: NodeId) -> Result<(), Why> {
     let (x, call) = (w.arg(id, 0)?, w.call(id)?);
     let rank = w.rank(x)?;
-    let (builtin, types): (_, &[DType]) = match &*w.of(id).op().name {
+    let (builtin, types): (_, &[DType]) = match &*w.node(id).op().name {
         "ReduceMean" => (schema::MEAN, FLOATS),
         "ReduceSum" => (schema::SUM, &[DType::F32, DType::I32, DType::I64]),
         "ReduceMax" => (schema::REDUCE_MAX, &[DType::F32, DType::I32, DType::I64]),
@@ -194,7 +201,7 @@ pub fn reduce(w: &mut Writer<'_>, id: NodeId) -> Result<(), Why> {
     };
     w.takes(x, types)?;
     let keeps = call.flag("keepdims")?;
-    if let Some(axes) = w.of(id).input(1).filter(|&axes| w.ints(axes).is_none()) {
+    if let Some(axes) = w.node(id).input(1).filter(|&axes| w.ints(axes).is_none()) {
         // Without any axis it would be all or none.
         let some =
             w.shape(axes)?.first().and_then(onnxforge_ir::dim::Dim::as_const).is_some_and(|count| count > 0);
@@ -209,7 +216,7 @@ pub fn reduce(w: &mut Writer<'_>, id: NodeId) -> Result<(), Why> {
         w.emit(builtin, 1, vec![(0, Setting::Byte(keeps.into()))], &inputs, &[y]);
         return Ok(());
     }
-    let given = match w.of(id).input(1) {
+    let given = match w.node(id).input(1) {
         Some(_) => Some(w.fixed_ints(id, 1)?),
         None => call.opt_ints("axes")?,
     };
@@ -247,6 +254,6 @@ pub fn global_pool(w: &mut Writer<'_>, id: NodeId) -> Result<(), Why> {
     let x = w.arg(id, 0)?;
     w.takes(x, FLOATS)?;
     let axes: Vec<usize> = (2..w.rank(x)?).collect();
-    let is_mean = w.of(id).op().is("GlobalAveragePool");
+    let is_mean = w.node(id).op().is("GlobalAveragePool");
     reduced(w, id, if is_mean { schema::MEAN } else { schema::REDUCE_MAX }, &axes, true)
 }

@@ -3,11 +3,12 @@
 use onnxforge_ir::dim::Dim;
 use onnxforge_ir::{DType, NodeId, ValueId};
 use onnxforge_ops::Array;
-use onnxforge_ops::call::{axes, axis};
+use onnxforge_ops::call::axis;
 
-use super::{Why, Writer, quantized};
+use super::{Writer, quantized};
 use crate::tflite::graph::Setting;
 use crate::tflite::schema;
+use crate::view::Why;
 
 const MOVED: &[DType] = &[DType::F32, DType::I32, DType::I64, DType::Bool, DType::U8, DType::I8, DType::I16];
 const PADDED: &[DType] = &[DType::F32, DType::I32, DType::I64, DType::U8, DType::I8];
@@ -43,7 +44,7 @@ pub fn transpose(w: &mut Writer<'_>, id: NodeId) -> Result<(), Why> {
 }
 
 pub fn concat(w: &mut Writer<'_>, id: NodeId) -> Result<(), Why> {
-    let inputs: Vec<ValueId> = w.of(id).inputs().iter().flatten().copied().collect();
+    let inputs: Vec<ValueId> = w.node(id).inputs().iter().flatten().copied().collect();
     let x = w.arg(id, 0)?;
     w.takes(x, MOVED)?;
     let axis = axis(w.call(id)?.int("axis")?, w.rank(x)?)?;
@@ -58,16 +59,16 @@ pub fn split(w: &mut Writer<'_>, id: NodeId) -> Result<(), Why> {
     w.takes(x, &[DType::F32, DType::I32, DType::I64, DType::U8, DType::I8, DType::I16])?;
     let axis = axis(w.call(id)?.int("axis")?, w.rank(x)?)?;
     let along = w.shape(x)?.get(axis).cloned();
-    let count = w.of(id).outputs().len();
+    let count = w.node(id).outputs().len();
     let mut outputs = Vec::with_capacity(count);
     let mut sizes = Vec::with_capacity(count);
     for index in 0..count {
-        let output = w.of(id).output(index);
+        let output = w.node(id).output(index);
         let output = output.ok_or("one of its results has no name")?;
         sizes.push(w.shape(output)?.get(axis).and_then(Dim::as_const));
         outputs.push(w.tensor(output)?);
     }
-    let axis = w.number(axis as i64)?;
+    let axis = w.int(axis as i64)?;
     let x = w.tensor(x)?;
     let settings = vec![(0, Setting::Int(count as i32))];
     let known: Option<Vec<i64>> = sizes.iter().copied().collect();
@@ -78,7 +79,7 @@ pub fn split(w: &mut Writer<'_>, id: NodeId) -> Result<(), Why> {
         }
         Some(_) => w.emit(schema::SPLIT, 1, settings, &[axis, x], &outputs),
         // All parts are of one size that is not known.
-        None if w.of(id).input(1).is_none() && is_multiple(along.as_ref(), count) => {
+        None if w.node(id).input(1).is_none() && is_multiple(along.as_ref(), count) => {
             w.emit(schema::SPLIT, 1, settings, &[axis, x], &outputs);
         }
         None => return Err("the sizes of its results are not known".into()),
@@ -95,26 +96,13 @@ pub fn pad(w: &mut Writer<'_>, id: NodeId) -> Result<(), Why> {
     let (x, call) = (w.arg(id, 0)?, w.call(id)?);
     let dtype = w.takes(x, PADDED)?;
     let rank = limit(w, x, MOST_CUT)?;
-    let pads = w.fixed_ints(id, 1)?;
-    let named = match w.of(id).input(3) {
-        Some(_) => axes(&w.fixed_ints(id, 3)?, rank)?,
-        None => (0..rank).collect(),
-    };
-    let mut all = vec![[0i64; 2]; rank];
-    for (place, &axis) in named.iter().enumerate() {
-        let ends = (pads.get(place), pads.get(place + named.len()));
-        let (Some(&before), Some(&after)) = ends else { return Err("padding is missing".into()) };
-        if before < 0 || after < 0 {
-            return Err("it cuts off instead of padding".into());
-        }
-        all[axis] = [before, after];
-    }
+    let all = w.padding(id, rank)?;
     let bytes = super::narrow(all.as_flattened())?.iter().flat_map(|pad| pad.to_le_bytes()).collect();
     let list = w.needed(DType::I32, &[rank as i32, 2], bytes)?;
     let (from, y) = (w.tensor(x)?, w.result(id)?);
     match &*call.text("mode")? {
         "constant" => {
-            let value = w.of(id).input(2);
+            let value = w.node(id).input(2);
             let constant = value.and_then(|value| w.model.constant(value));
             let is_least = w.in_integers && quantized::least_is_zero(w, x);
             let is_zero = value.is_none()
@@ -129,6 +117,15 @@ pub fn pad(w: &mut Writer<'_>, id: NodeId) -> Result<(), Why> {
             }
         }
         "reflect" if matches!(dtype, DType::F32 | DType::I32 | DType::I64) => {
+            // The format turns around once, and does not count the elements at the ends.
+            let shape = w.shape(x)?;
+            let reaches = |(size, pads): (&Dim, &[i64; 2])| {
+                pads == &[0, 0] || size.as_const().is_some_and(|size| pads.iter().all(|pad| *pad < size))
+            };
+            if !shape.iter().zip(&all).all(reaches) {
+                let why = Why::from("it reflects more than is known to be there");
+                return Err(why.hinting("--set-dim"));
+            }
             w.emit(schema::MIRROR_PAD, 1, vec![(0, Setting::Byte(0))], &[from, list], &[y]);
         }
         mode => return Err(format!("the operator has no mode {mode}").into()),
@@ -157,16 +154,8 @@ pub fn slice(w: &mut Writer<'_>, id: NodeId) -> Result<(), Why> {
     let x = w.arg(id, 0)?;
     w.takes(x, MOVED)?;
     let (rank, shape) = (limit(w, x, MOST_CUT)?, w.shape(x)?);
-    let count = w.shape(w.arg(id, 1)?)?.first().and_then(Dim::as_const).ok_or("its axes are not known")?;
-    let named = match w.of(id).input(3) {
-        Some(_) => axes(&w.fixed_ints(id, 3)?, rank)?,
-        None => (0..usize::try_from(count).unwrap_or(0).min(rank)).collect(),
-    };
-    let steps = match w.of(id).input(4) {
-        Some(_) => w.fixed_ints(id, 4)?,
-        None => vec![1; named.len()],
-    };
-    let list = |w: &Writer<'_>, index: usize| w.of(id).input(index).and_then(|value| w.ints(value));
+    let (named, steps) = w.cut_axes(id, rank)?;
+    let list = |w: &Writer<'_>, index: usize| w.node(id).input(index).and_then(|value| w.ints(value));
     let (starts, ends) = (list(w, 1), list(w, 2));
     let mut cuts = vec![Cut { begin: None, end: None, step: 1 }; rank];
     for (place, &axis) in named.iter().enumerate() {

@@ -12,13 +12,10 @@ mod shapes;
 mod table;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::Deref;
 
 use onnxforge_ir::dim::Dim;
-use onnxforge_ir::{AttrValue, DType, Model, Node, NodeId, Tensor as Constant, Type, ValueId};
-use onnxforge_ops::call::Call;
-use onnxforge_ops::callee::{Callee, Functions};
-use onnxforge_ops::error::OpError;
-use onnxforge_ops::infer::Inference;
+use onnxforge_ir::{DType, Model, NodeId, Tensor as Constant, Type, ValueId};
 use onnxforge_proto::blob::Blob;
 
 use super::graph::{Graph, Named, Operator, Quantization, Setting, Tensor};
@@ -26,44 +23,11 @@ use super::schema::{self, Builtin};
 use crate::artifact::ChannelsLast;
 use crate::format::{Layout, Weights};
 use crate::refusal::{Refusal, Refusals};
-
-/// Why a node has no place in the format.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Why {
-    reason: String,
-    hint: Option<&'static str>,
-}
-
-impl Why {
-    /// Something that helps.
-    fn hinting(self, hint: &'static str) -> Self {
-        Self { hint: Some(hint), ..self }
-    }
-}
-
-impl From<String> for Why {
-    fn from(reason: String) -> Self {
-        Self { reason, hint: None }
-    }
-}
-
-impl From<&str> for Why {
-    fn from(reason: &str) -> Self {
-        reason.to_owned().into()
-    }
-}
-
-impl From<OpError> for Why {
-    fn from(error: OpError) -> Self {
-        error.to_string().into()
-    }
-}
+use crate::view::{View, Why};
 
 /// A graph under construction.
 pub struct Writer<'m> {
-    model: &'m Model,
-    facts: Inference,
-    functions: Functions,
+    view: View<'m>,
     graph: Graph,
     /// The tensors that values have become.
     known: HashMap<ValueId, i32>,
@@ -88,6 +52,14 @@ pub struct Writer<'m> {
     shared: BTreeMap<(u8, Vec<i32>, Vec<u8>), i32>,
 }
 
+impl<'m> Deref for Writer<'m> {
+    type Target = View<'m>;
+
+    fn deref(&self) -> &View<'m> {
+        &self.view
+    }
+}
+
 /// A graph, and what else there is to say of it.
 #[derive(Debug)]
 pub struct Written {
@@ -102,9 +74,7 @@ pub struct Written {
 /// The graph of a model, once the passes of the target ran.
 pub fn write(model: &Model, weights: Weights, layout: Layout) -> Result<Written, Refusals> {
     let mut writer = Writer {
-        model,
-        facts: Inference::of(model),
-        functions: Functions::of(model),
+        view: View::of(model),
         graph: Graph::default(),
         known: HashMap::new(),
         held: HashMap::new(),
@@ -132,7 +102,7 @@ pub fn write(model: &Model, weights: Weights, layout: Layout) -> Result<Written,
         }
     }
     for (id, _) in model.nodes_in(model.main()) {
-        if let Err(why) = writer.node(id) {
+        if let Err(why) = writer.lower(id) {
             let refusal = Refusal::of(model, id, why.reason);
             refusals.push(Refusal { hint: why.hint, ..refusal });
         }
@@ -154,7 +124,7 @@ fn refused(kind: &str, name: &str, why: Why) -> Refusal {
     Refusal { hint: why.hint, ..Refusal::about(kind, name, why.reason) }
 }
 
-impl<'m> Writer<'m> {
+impl Writer<'_> {
     /// Drops the elements of constants that nothing reads.
     fn forget_unread(&mut self) {
         let operators = self.graph.operators.iter().flat_map(|operator| &operator.inputs).copied();
@@ -179,7 +149,7 @@ impl<'m> Writer<'m> {
         Ok(Named { name: self.model.value(value).name().to_string(), tensor })
     }
 
-    fn node(&mut self, id: NodeId) -> Result<(), Why> {
+    fn lower(&mut self, id: NodeId) -> Result<(), Why> {
         if self.saved.contains(&id) {
             return Ok(());
         }
@@ -207,67 +177,10 @@ impl<'m> Writer<'m> {
         }
     }
 
-    fn of(&self, id: NodeId) -> &'m Node {
-        self.model.node(id)
-    }
-
-    /// The call that a node makes.
-    fn call(&self, id: NodeId) -> Result<Call<'m>, Why> {
-        match self.functions.callee(self.model, id, None) {
-            Callee::Operator(call) => Ok(call),
-            _ => Err("the operator is not known".into()),
-        }
-    }
-
-    fn arg(&self, id: NodeId, index: usize) -> Result<ValueId, Why> {
-        self.of(id).input(index).ok_or_else(|| format!("input {index} is missing").into())
-    }
-
-    /// The shape of a value.
-    fn shape(&self, value: ValueId) -> Result<Vec<Dim>, Why> {
-        let name = self.model.value(value).name();
-        let shape = self.facts.shape(value).map(<[Dim]>::to_vec);
-        shape.ok_or_else(|| {
-            Why::from(format!("the number of axes of {name} is not known")).hinting("--set-shape may help")
-        })
-    }
-
-    fn rank(&self, value: ValueId) -> Result<usize, Why> {
-        self.shape(value).map(|shape| shape.len())
-    }
-
-    fn dtype(&self, value: ValueId) -> Result<DType, Why> {
-        let fact = self.facts.tensor(value).and_then(|fact| fact.dtype);
-        fact.ok_or_else(|| {
-            format!("the element type of {} is not known", self.model.value(value).name()).into()
-        })
-    }
-
-    /// The integers that a value always holds.
-    fn ints(&self, value: ValueId) -> Option<Vec<i64>> {
-        let known = self.facts.tensor(value).and_then(onnxforge_ops::TensorFact::ints);
-        known.or_else(|| self.model.constant(value)?.to_i64s().ok())
-    }
-
-    /// The integers that an input always holds, which the format wants to know.
-    fn fixed_ints(&self, id: NodeId, index: usize) -> Result<Vec<i64>, Why> {
-        let value = self.arg(id, index)?;
-        self.ints(value).ok_or_else(|| format!("input {index} is computed").into())
-    }
-
     /// Whether the integers of a computed list are known as expressions.
     fn is_expressed(&self, value: ValueId) -> bool {
         let fact = self.facts.tensor(value);
         self.model.constant(value).is_none() && fact.is_some_and(|fact| fact.dims().is_some())
-    }
-
-    /// Whether two sizes are provably equal.
-    fn same(&self, a: &Dim, b: &Dim) -> bool {
-        a.provably_equal(b, self.facts.symbols())
-    }
-
-    fn same_shape(&self, a: &[Dim], b: &[Dim]) -> bool {
-        a.len() == b.len() && a.iter().zip(b).all(|(a, b)| self.same(a, b))
     }
 
     /// The tensor of a value.
@@ -319,7 +232,7 @@ impl<'m> Writer<'m> {
 
     /// A tensor that is computed on the way to the results of a node.
     fn scratch(&mut self, id: NodeId, dtype: DType, shape: &[Dim]) -> Result<i32, Why> {
-        let output = self.of(id).outputs().iter().flatten().next();
+        let output = self.node(id).outputs().iter().flatten().next();
         let name = output.map_or_else(String::new, |&output| self.model.value(output).name().to_string());
         self.computed(&format!("{name}/{}", self.graph.tensors.len()), dtype, shape)
     }
@@ -365,7 +278,7 @@ impl<'m> Writer<'m> {
     }
 
     /// An integer of 32 bits.
-    fn number(&mut self, value: i64) -> Result<i32, Why> {
+    fn int(&mut self, value: i64) -> Result<i32, Why> {
         let bytes = narrow(&[value])?.iter().flat_map(|value| value.to_le_bytes()).collect();
         self.needed(DType::I32, &[], bytes)
     }
@@ -381,7 +294,7 @@ impl<'m> Writer<'m> {
             let clamped: Vec<i64> =
                 ints.iter().map(|&int| int.clamp(i32::MIN.into(), i32::MAX.into())).collect();
             return match self.rank(value)? {
-                0 => self.number(clamped.first().copied().unwrap_or_default()),
+                0 => self.int(clamped.first().copied().unwrap_or_default()),
                 _ => self.list(&clamped),
             };
         }
@@ -434,30 +347,7 @@ impl<'m> Writer<'m> {
 
     /// The tensor of the first result of a node.
     fn result(&mut self, id: NodeId) -> Result<i32, Why> {
-        let output = self.of(id).output(0).ok_or_else(|| Why::from("nothing reads its first result"))?;
-        self.tensor(output)
-    }
-
-    /// Fails unless a value has one of these element types.
-    fn takes(&self, value: ValueId, types: &[DType]) -> Result<DType, Why> {
-        let dtype = self.dtype(value)?;
-        match types.contains(&dtype) {
-            true => Ok(dtype),
-            false => Err(format!("the operator does not take {}", dtype.name()).into()),
-        }
-    }
-
-    /// Fails where an attribute is not what it has to be.
-    fn demand(&self, id: NodeId, name: &'static str, holds: bool) -> Result<(), Why> {
-        if holds {
-            return Ok(());
-        }
-        let value = match self.of(id).attr(name) {
-            Some(AttrValue::Int(value)) => format!(" {value}"),
-            Some(AttrValue::String(value)) => format!(" {}", String::from_utf8_lossy(value)),
-            _ => String::new(),
-        };
-        Err(format!("the operator has no {name}{value}").into())
+        self.tensor(self.out(id, 0)?)
     }
 }
 

@@ -36,12 +36,12 @@ impl Writer<'_> {
             // An activation that is applied before the Transpose.
             if self.saved.contains(&node) {
                 let before =
-                    self.of(node).input(0).filter(|before| self.becomes.get(before) == Some(&port.value));
+                    self.node(node).input(0).filter(|before| self.becomes.get(before) == Some(&port.value));
                 let Some(turn) = before.and_then(|before| self.model.value(before).node()) else { continue };
                 node = turn;
             }
             let is_turn = !self.saved.contains(&node) && self.perm(node).as_deref() == Some(FIRST);
-            let from = self.of(node).input(0).filter(|_| is_turn);
+            let from = self.node(node).input(0).filter(|_| is_turn);
             // A constant or an input under two names would be one tensor twice.
             if let Some(from) = from.filter(|&from| self.model.value(from).node().is_some()) {
                 self.becomes.insert(port.value, from);
@@ -55,14 +55,14 @@ impl Writer<'_> {
     /// What a use turns an image into, if it does nothing else.
     fn turned(&self, used: &Use, order: &[i64]) -> Option<(NodeId, ValueId)> {
         let Use::Input { node, index: 0 } = *used else { return None };
-        let image = self.of(node).output(0)?;
+        let image = self.node(node).output(0)?;
         let is_inside = !self.model.value(image).is_exposed();
         (self.perm(node).as_deref() == Some(order) && is_inside).then_some((node, image))
     }
 
     /// The order of axes that a Transpose gives.
     fn perm(&self, id: NodeId) -> Option<Vec<i64>> {
-        if !self.of(id).op().is("Transpose") {
+        if !self.node(id).op().is("Transpose") {
             return None;
         }
         self.call(id).ok()?.opt_ints("perm").ok()?

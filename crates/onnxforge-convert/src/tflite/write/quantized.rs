@@ -10,9 +10,10 @@ use onnxforge_ops::Array;
 use onnxforge_ops::call::axis;
 use onnxforge_proto::blob::Blob;
 
-use super::{Why, Writer, code};
+use super::{Writer, code};
 use crate::tflite::graph::{Quantization, Tensor};
 use crate::tflite::schema::{self, Builtin};
+use crate::view::Why;
 
 /// How far one looks for what a value is quantized as.
 const FURTHEST: usize = 16;
@@ -91,14 +92,14 @@ fn operands(op: &str, count: usize) -> usize {
 
 /// Decides how a node computes, and makes the tensors of its results where that is on integers.
 pub fn plan(w: &mut Writer<'_>, id: NodeId) -> Result<Plan, Why> {
-    let op = w.of(id).op().to_string();
+    let op = w.node(id).op().to_string();
     let Some(kind) = result_of(&op) else {
         let is_quantized = !matches!(&*op, "QuantizeLinear" | "DequantizeLinear")
-            && w.of(id).inputs().iter().flatten().any(|value| w.held.contains_key(value));
+            && w.node(id).inputs().iter().flatten().any(|value| w.held.contains_key(value));
         let reason = is_quantized.then(|| "the format has no such operator on integers".to_owned());
         return Ok(Plan::Floats(reason));
     };
-    let given: Vec<ValueId> = w.of(id).inputs().iter().flatten().copied().collect();
+    let given: Vec<ValueId> = w.node(id).inputs().iter().flatten().copied().collect();
     let given = given[..operands(&op, given.len()).min(given.len())].to_vec();
     let held: Option<Vec<i32>> = given.iter().map(|value| w.held.get(value).copied()).collect();
     let Some(held) = held else {
@@ -113,7 +114,7 @@ pub fn plan(w: &mut Writer<'_>, id: NodeId) -> Result<Plan, Why> {
             if let Stands::Joined = kind {
                 join(w, &given, &held, &quantization)?;
             }
-            for output in w.of(id).outputs().to_vec().into_iter().flatten() {
+            for output in w.node(id).outputs().to_vec().into_iter().flatten() {
                 let output = w.resolved(output);
                 let shape = w.shape(output)?;
                 let name = format!("{}/quantized", w.model.value(output).name());
@@ -131,7 +132,7 @@ pub fn plan(w: &mut Writer<'_>, id: NodeId) -> Result<Plan, Why> {
 fn results(w: &Writer<'_>, id: NodeId, kind: Stands, op: &str, held: &[i32]) -> Result<Quantization, String> {
     let first = held.first().and_then(|&tensor| w.quantization_of(tensor)).cloned();
     let first = first.ok_or("it has no operands")?;
-    let output = w.of(id).output(0).ok_or("nothing reads its result")?;
+    let output = w.node(id).output(0).ok_or("nothing reads its result")?;
     let asked = || {
         wanted(w, output, FURTHEST)
             .ok_or_else(|| "its result is not quantized, or in several ways".to_owned())
@@ -167,10 +168,10 @@ fn results(w: &Writer<'_>, id: NodeId, kind: Stands, op: &str, held: &[i32]) -> 
 
 /// Whether padding is a number that integers stand for. What is less than any number may be the least integer in front of a maximum.
 fn pads(w: &Writer<'_>, id: NodeId, output: ValueId) -> Result<(), String> {
-    let Some(value) = w.of(id).input(2) else { return Ok(()) };
+    let Some(value) = w.node(id).input(2) else { return Ok(()) };
     let constant = w.model.constant(value).and_then(|it| Array::from_tensor(it).ok()?.to_f64().ok());
     let is_maximum = |used: &Use| match *used {
-        Use::Input { node, .. } => w.of(node).op().is("onnxforge.tflite.MaxPool2D"),
+        Use::Input { node, .. } => w.node(node).op().is("onnxforge.tflite.MaxPool2D"),
         Use::Output { .. } => false,
     };
     match constant {
@@ -197,7 +198,7 @@ pub fn least(w: &mut Writer<'_>, id: NodeId) -> Result<i32, Why> {
 
 /// Fails unless the weights and the bias of a layer are what the format takes on integers.
 fn weights(w: &Writer<'_>, id: NodeId, op: &str, x: &Quantization) -> Result<(), String> {
-    let held = w.of(id).input(1).and_then(|value| w.held.get(&value).copied());
+    let held = w.node(id).input(1).and_then(|value| w.held.get(&value).copied());
     let held =
         held.filter(|&tensor| w.made(tensor).is_some_and(|it| it.data.is_some() && Some(it.dtype) == i8()));
     let quantization = held.and_then(|tensor| w.quantization_of(tensor));
@@ -209,7 +210,7 @@ fn weights(w: &Writer<'_>, id: NodeId, op: &str, x: &Quantization) -> Result<(),
     if quantization.scales.len() > 1 && quantization.axis != maps {
         return Err("its weights have scales along another axis than that of its maps".to_owned());
     }
-    let Some(bias) = w.of(id).input(2) else { return Ok(()) };
+    let Some(bias) = w.node(id).input(2) else { return Ok(()) };
     if let Some(&tensor) = w.held.get(&bias) {
         let given = w.quantization_of(tensor).ok_or("its bias is not quantized")?;
         let product = product(x, quantization);
@@ -239,10 +240,10 @@ fn product(x: &Quantization, weights: &Quantization) -> Vec<f32> {
 /// The bias of a layer as integers of 32 bits, with the scales of its products.
 pub fn bias(w: &mut Writer<'_>, id: NodeId) -> Result<i32, Why> {
     let (x, weights) = (w.arg(id, 0)?, w.arg(id, 1)?);
-    let maps = if w.of(id).op().is("onnxforge.tflite.DepthwiseConv2D") { 3 } else { 0 };
+    let maps = if w.node(id).op().is("onnxforge.tflite.DepthwiseConv2D") { 3 } else { 0 };
     let maps =
         w.shape(weights)?.get(maps).and_then(onnxforge_ir::dim::Dim::as_const).ok_or("maps are not known")?;
-    let bias = w.of(id).input(2);
+    let bias = w.node(id).input(2);
     if let Some(&held) = bias.and_then(|bias| w.held.get(&bias)) {
         return Ok(held);
     }
@@ -261,7 +262,7 @@ pub fn bias(w: &mut Writer<'_>, id: NodeId) -> Result<i32, Why> {
         numbers.iter().enumerate().map(|(index, number)| (number / scale(index)).round_ties_even() as i32);
     let data = integers.flat_map(i32::to_le_bytes).collect::<Vec<u8>>();
     let label =
-        w.of(id).output(0).map_or_else(String::new, |output| w.model.value(output).name().to_string());
+        w.node(id).output(0).map_or_else(String::new, |output| w.model.value(output).name().to_string());
     let zeros = vec![0; scales.len()];
     Ok(w.push(Tensor {
         name: format!("{label}/bias"),
@@ -288,14 +289,14 @@ fn wanted(w: &Writer<'_>, value: ValueId, furthest: usize) -> Option<Quantizatio
     let mut found: Option<Quantization> = None;
     for used in w.model.value(value).uses() {
         let Use::Input { node, index: 0 } = *used else { return None };
-        let op = w.of(node).op().to_string();
+        let op = w.node(node).op().to_string();
         let asked = match result_of(&op) {
             _ if op == "QuantizeLinear" => {
                 let (dtype, quantization) = meaning(w, node).ok()?;
                 matches!(dtype, DType::I8 | DType::U8).then(|| signed(dtype, quantization))
             }
             Some(Stands::Moved) if op != "Split" => {
-                wanted(w, w.of(node).output(0)?, furthest.checked_sub(1)?)
+                wanted(w, w.node(node).output(0)?, furthest.checked_sub(1)?)
             }
             _ => None,
         }?;
@@ -309,7 +310,7 @@ fn wanted(w: &Writer<'_>, value: ValueId, furthest: usize) -> Option<Quantizatio
 
 /// What a node says that integers mean, and their type.
 fn meaning(w: &Writer<'_>, id: NodeId) -> Result<(DType, Quantization), Why> {
-    let (node, call) = (w.of(id), w.call(id)?);
+    let (node, call) = (w.node(id), w.call(id)?);
     if call.opt_int("block_size")?.is_some_and(|size| size != 0) {
         return Err("scales of blocks have no place in the format".into());
     }
@@ -379,7 +380,7 @@ fn join(w: &mut Writer<'_>, values: &[ValueId], held: &[i32], to: &Quantization)
 /// QuantizeLinear: nothing where its operand is held as just that.
 pub fn quantize(w: &mut Writer<'_>, id: NodeId) -> Result<(), Why> {
     let (dtype, quantization) = meaning(w, id)?;
-    let (x, y) = (w.arg(id, 0)?, w.of(id).output(0).ok_or("nothing reads its result")?);
+    let (x, y) = (w.arg(id, 0)?, w.out(id, 0)?);
     if quantization.scales.len() > 1 || dtype == DType::I32 {
         return Err("the operator has one scale, and integers of up to 16 bits".into());
     }
@@ -429,7 +430,7 @@ fn as_signed(
 /// Whether nothing but DequantizeLinear reads integers.
 fn only_dequantized(w: &Writer<'_>, value: ValueId) -> bool {
     w.model.value(value).uses().iter().all(|used| match *used {
-        Use::Input { node, index } => index == 0 && w.of(node).op().is("DequantizeLinear"),
+        Use::Input { node, index } => index == 0 && w.node(node).op().is("DequantizeLinear"),
         Use::Output { .. } => false,
     })
 }
@@ -437,7 +438,7 @@ fn only_dequantized(w: &Writer<'_>, value: ValueId) -> bool {
 /// DequantizeLinear: its result is held by its operand.
 pub fn dequantize(w: &mut Writer<'_>, id: NodeId) -> Result<(), Why> {
     let (dtype, quantization) = meaning(w, id)?;
-    let (x, y) = (w.arg(id, 0)?, w.of(id).output(0).ok_or("nothing reads its result")?);
+    let (x, y) = (w.arg(id, 0)?, w.out(id, 0)?);
     let means = signed(dtype, quantization.clone());
     if let Some(constant) = w.model.constant(x).cloned() {
         let name = w.model.value(y).name().to_string();
@@ -525,7 +526,12 @@ pub fn version(builtin: Builtin, plain: i32) -> i32 {
     let least = match builtin {
         schema::CONV_2D | schema::DEPTHWISE_CONV_2D => 3,
         schema::FULLY_CONNECTED => 4,
-        schema::RESHAPE | schema::SQUEEZE | schema::EXPAND_DIMS | schema::HARD_SWISH | schema::SHAPE => 1,
+        schema::RESHAPE
+        | schema::SQUEEZE
+        | schema::EXPAND_DIMS
+        | schema::HARD_SWISH
+        | schema::SHAPE
+        | schema::FLOOR_MOD => 1,
         schema::SUB => 3,
         _ => 2,
     };

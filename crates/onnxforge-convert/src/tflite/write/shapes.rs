@@ -4,9 +4,10 @@ use onnxforge_ir::dim::Dim;
 use onnxforge_ir::{DType, NodeId, ValueId};
 use onnxforge_ops::call::axes;
 
-use super::{Why, Writer};
+use super::Writer;
 use crate::tflite::graph::Setting;
 use crate::tflite::schema;
+use crate::view::Why;
 
 pub fn reshape(w: &mut Writer<'_>, id: NodeId) -> Result<(), Why> {
     let target = reshape_target(w, id)?;
@@ -18,7 +19,7 @@ pub fn reshape(w: &mut Writer<'_>, id: NodeId) -> Result<(), Why> {
 
 /// The shape that a tensor is to get: numbers where they are known, one of which may follow from the others, else what is computed.
 fn reshape_target(w: &mut Writer<'_>, id: NodeId) -> Result<i32, Why> {
-    let y = w.of(id).output(0).ok_or("nothing reads its result")?;
+    let y = w.out(id, 0)?;
     let (from, to) = (w.shape(w.arg(id, 0)?)?, w.shape(y)?);
     if let Some(target) = plain_target(&to) {
         return w.list(&target);
@@ -41,7 +42,7 @@ fn reshape_target(w: &mut Writer<'_>, id: NodeId) -> Result<i32, Why> {
     // A size that follows from the others does so only where none of them is 0.
     let is_empty = |size: &Dim| !size.provably_different(&Dim::ZERO, w.facts.symbols());
     if open > 1 || open == 1 && to.iter().filter(|size| size.as_const().is_some()).any(is_empty) {
-        return match w.of(id).input(1) {
+        return match w.node(id).input(1) {
             // A 0 in a target that nothing is known of would mean the size that is there.
             Some(target) if w.call(id)?.flag("allowzero")? || w.is_expressed(target) => {
                 w.narrowed(id, target)
@@ -109,12 +110,12 @@ fn shape_of_parts(w: &mut Writer<'_>, id: NodeId, x: ValueId, parts: &[Part]) ->
 
 pub fn squeeze(w: &mut Writer<'_>, id: NodeId) -> Result<(), Why> {
     let x = w.arg(id, 0)?;
-    let y = w.of(id).output(0).ok_or("nothing reads its result")?;
+    let y = w.out(id, 0)?;
     if plain_target(&w.shape(y)?).is_some() {
         return reshape(w, id);
     }
     let rank = w.rank(x)?;
-    let given = match w.of(id).input(1) {
+    let given = match w.node(id).input(1) {
         Some(_) => axes(&w.fixed_ints(id, 1)?, rank)?,
         None => return Err("which axes it removes is not known".into()),
     };
@@ -126,7 +127,7 @@ pub fn squeeze(w: &mut Writer<'_>, id: NodeId) -> Result<(), Why> {
 
 pub fn unsqueeze(w: &mut Writer<'_>, id: NodeId) -> Result<(), Why> {
     let x = w.arg(id, 0)?;
-    let y = w.of(id).output(0).ok_or("nothing reads its result")?;
+    let y = w.out(id, 0)?;
     let whole = w.shape(y)?;
     if plain_target(&whole).is_some() {
         return reshape(w, id);
@@ -138,7 +139,7 @@ pub fn unsqueeze(w: &mut Writer<'_>, id: NodeId) -> Result<(), Why> {
     for (index, &axis) in given.iter().enumerate() {
         shape.insert(axis.min(shape.len()), Dim::ONE);
         let to = if index + 1 == given.len() { w.tensor(y)? } else { w.scratch(id, dtype, &shape)? };
-        let axis = w.number(axis as i64)?;
+        let axis = w.int(axis as i64)?;
         w.emit(schema::EXPAND_DIMS, 1, vec![], &[at, axis], &[to]);
         at = to;
     }
@@ -179,7 +180,7 @@ const SPREAD: &[DType] = &[DType::F32, DType::I32, DType::I64, DType::Bool, DTyp
 
 pub fn expand(w: &mut Writer<'_>, id: NodeId) -> Result<(), Why> {
     let (x, target) = (w.arg(id, 0)?, w.arg(id, 1)?);
-    let y = w.of(id).output(0).ok_or("nothing reads its result")?;
+    let y = w.out(id, 0)?;
     let dtype = w.takes(x, SPREAD)?;
     let whole = w.shape(y)?;
     let sizes: Option<Vec<i64>> = whole.iter().map(Dim::as_const).collect();
@@ -216,13 +217,13 @@ pub fn expand(w: &mut Writer<'_>, id: NodeId) -> Result<(), Why> {
 
 pub fn constant_of_shape(w: &mut Writer<'_>, id: NodeId) -> Result<(), Why> {
     let target = w.arg(id, 0)?;
-    let value = match w.of(id).attr("value") {
+    let value = match w.node(id).attr("value") {
         Some(onnxforge_ir::AttrValue::Tensor(value)) => value.clone(),
         _ => {
             onnxforge_ir::Tensor::from_f32s(vec![1], &[0.0]).map_err(|error| Why::from(error.to_string()))?
         }
     };
-    let y = w.of(id).output(0).ok_or("nothing reads its result")?;
+    let y = w.out(id, 0)?;
     w.takes(y, &[DType::F32, DType::I32, DType::I64, DType::Bool, DType::I8, DType::I16])?;
     let bytes = value.bytes().map_err(|error| Why::from(error.to_string()))?.into_owned();
     let value = w.needed(value.dtype(), &[], bytes)?;

@@ -1,6 +1,7 @@
 //! Which function writes which operator.
 
-use super::{Why, Writer, arithmetic, layers, layout, quantized, select, shapes};
+use super::{Writer, arithmetic, layers, layout, quantized, select, shapes};
+use crate::view::Why;
 use onnxforge_ir::NodeId;
 
 /// Writes a node.

@@ -181,8 +181,8 @@ impl<T: Float> Sums<T> {
 /// Copies `width` columns of a matrix, step by step, from the step and the column `place` on; columns up to `wide` are zero.
 #[inline(always)]
 fn gather<T: Float>(out: &mut [T], wide: usize, b: Matrix<'_, T>, [start, column]: [usize; 2], width: usize) {
-    /// Columns that are copied at once.
-    const SIDE_BY_SIDE: usize = 4;
+    /// Columns and steps that are copied at once.
+    const TILE: usize = 16;
     if width < wide {
         out.fill(T::ZERO);
     }
@@ -195,16 +195,24 @@ fn gather<T: Float>(out: &mut [T], wide: usize, b: Matrix<'_, T>, [start, column
     }
     let depth = out.len() / wide;
     let line = |at: usize| &b.data[(column + at) * b.rows + start..][..depth];
-    let mut done = 0;
-    while done + SIDE_BY_SIDE <= width {
-        let lines: [&[T]; SIDE_BY_SIDE] = std::array::from_fn(|at| line(done + at));
-        for (step, out) in out.chunks_exact_mut(wide).enumerate() {
-            out[done..done + SIDE_BY_SIDE].copy_from_slice(&lines.map(|line| line[step]));
+    // Square tiles, whose sizes are known when this is compiled.
+    let whole = [width - width % TILE, depth - depth % TILE];
+    let mut tile = [[T::ZERO; TILE]; TILE];
+    for done in (0..whole[0]).step_by(TILE) {
+        for step in (0..whole[1]).step_by(TILE) {
+            for at in 0..TILE {
+                let line = line(done + at)[step..].first_chunk::<TILE>();
+                tile.iter_mut().zip(line.into_iter().flatten()).for_each(|(row, &x)| row[at] = x);
+            }
+            for (below, row) in tile.iter().enumerate() {
+                out[(step + below) * wide + done..][..TILE].copy_from_slice(row);
+            }
         }
-        done += SIDE_BY_SIDE;
     }
-    for at in done..width {
-        out[at..].iter_mut().step_by(wide).zip(line(at)).for_each(|(out, &x)| *out = x);
+    for at in 0..width {
+        let step = if at < whole[0] { whole[1] } else { 0 };
+        let places = out.iter_mut().skip(step * wide + at).step_by(wide);
+        places.zip(&line(at)[step..]).for_each(|(out, &x)| *out = x);
     }
 }
 

@@ -9,11 +9,12 @@
 
 use crate::passes::pass;
 use crate::passes::recognize::slice_cuts::{Places, axis_size, piece};
+use crate::passes::targets::TFLITE;
 use crate::{At, Change, Cx, Skip};
 use onnxforge_ir::value::Use;
 use onnxforge_ir::{Accuracy, NodeId, Op, ValueId};
 
-pass!(merge_slices_into_split { stage: Cleanup, rules: [SPLIT] });
+pass!(merge_slices_into_split { stage: Cleanup, runs: Except(&[&TFLITE]), rules: [SPLIT] });
 
 static SPLIT: At =
     At { name: "split", accuracy: Accuracy::BitExact, ops: &["Slice", "Gather"], apply: split };

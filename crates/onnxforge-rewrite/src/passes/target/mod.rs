@@ -1,6 +1,7 @@
 //! Passes that only some targets want.
 
 pub mod decompose_layernorm;
+pub mod decompose_split;
 pub mod ort_bias_gelu;
 pub mod ort_conv_activation;
 pub mod ort_gemm_activation;
