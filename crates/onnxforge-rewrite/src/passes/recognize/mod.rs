@@ -5,6 +5,7 @@ pub mod affine_norms;
 pub mod bounds;
 pub mod channels;
 pub mod constant_math;
+pub mod gelu;
 pub mod heads;
 pub mod masks;
 pub mod norms;

@@ -1,18 +1,19 @@
 //! ort_matmul: transposed factors and a constant factor become part of ONNX Runtime's FusedMatMul.
 //!
-//! **Matches** a MatMul or FusedMatMul of Transposes that swap the last two axes (`transposed`), and Mul or Div by one number of such a product that
-//! nothing else reads (`scaled`). For the target `ort`.
+//! **Matches** a MatMul or FusedMatMul of Transposes that swap the last two axes, or that move the first axis behind the others but the last, or both
+//! (`transposed`), and Mul or Div by one number of such a product that nothing else reads (`scaled`). For the target `ort`.
 //! **Accuracy** `Rounding`: kernels for another layout add the same products in another order; a quotient becomes a product with the inverse, or sums
 //! are scaled on the way.
-//! **Proof** This is the definition of the operator: α · A' · B', where A' and B' may be transposed.
+//! **Proof** This is the definition of the operator: α · A' · B', where A' and B' may be transposed, with the first axis as one of the matrix or not.
 //! **Bound** `transposed` sums the same n products: n roundings before and after. `scaled`: before, n and one for the factor; after, one of α (computed in 64
 //! bits) and one of its product: n + 2, one more, half an ulp at the scale |α| · Σ|a·b|.
-//! **Never** other orders of axes; vectors; numbers of 64 bits; factors that are 0, very small, very large or no number.
+//! **Never** other orders of axes; vectors; a first axis that moves where the other factor has more or fewer axes, which ONNX Runtime refuses; numbers of 64 bits;
+//! factors that are 0, very small, very large or no number.
 
 use crate::passes::pass;
 use crate::passes::recognize::constant_math::RANGE;
 use crate::passes::recognize::constant_math::number;
-use crate::passes::recognize::orders::{permutation, swaps_last};
+use crate::passes::recognize::orders::{Order, permutation, then};
 use crate::passes::targets::ORT;
 use crate::{At, Change, Cx, Reason, Skip};
 use onnxforge_ir::{Accuracy, Attr, DType, NodeId, ValueId};
@@ -26,31 +27,56 @@ static TRANSPOSED: At =
 static SCALED: At =
     At { name: "scaled", accuracy: Accuracy::Rounding { ulps: 4.0 }, ops: &["Mul", "Div"], apply: scaled };
 
-/// What a product does to its factors: whether each is transposed, and the factor before both.
+/// What a product does to its factors: the order of the axes of each, and the number before both.
 struct Product {
-    swaps: [bool; 2],
+    orders: [Moves; 2],
     alpha: f32,
 }
 
+/// How a factor is transposed: whether its first axis moves behind the others but the last, and whether the last two change places after that.
+#[derive(Clone, Copy, PartialEq)]
+struct Moves {
+    batch: bool,
+    swap: bool,
+}
+
+impl Moves {
+    /// All of them, the simplest first: of few axes, several are the same.
+    const ALL: [Self; 4] = [
+        Self { batch: false, swap: false },
+        Self { batch: false, swap: true },
+        Self { batch: true, swap: false },
+        Self { batch: true, swap: true },
+    ];
+
+    fn order(self, rank: usize) -> Order {
+        let mut order: Order = (0..rank).collect();
+        if self.batch {
+            order[..rank - 1].rotate_left(1);
+        }
+        if self.swap {
+            order.swap(rank - 2, rank - 1);
+        }
+        order
+    }
+}
+
 impl Product {
-    /// What the call does, unless it moves batch axes too.
     fn of(cx: &Cx<'_>, id: NodeId) -> Result<Self, Skip> {
         let call = cx.call(id)?;
         let flag = |name: &str| call.int_or(name, 0).map(|flag| flag != 0);
-        if flag("transBatchA")? || flag("transBatchB")? {
-            return Err(Skip::NOT_HERE);
-        }
-        Ok(Self { swaps: [flag("transA")?, flag("transB")?], alpha: call.float_or("alpha", 1.0)? })
+        let orders = [
+            Moves { batch: flag("transBatchA")?, swap: flag("transA")? },
+            Moves { batch: flag("transBatchB")?, swap: flag("transB")? },
+        ];
+        Ok(Self { orders, alpha: call.float_or("alpha", 1.0)? })
     }
 
     fn attributes(&self) -> Vec<Attr> {
-        let mut attrs: Vec<Attr> = vec![("alpha", self.alpha).into()];
-        for (name, swap) in ["transA", "transB"].into_iter().zip(self.swaps) {
-            if swap {
-                attrs.push((name, 1).into());
-            }
-        }
-        attrs
+        let [a, b] = self.orders;
+        let flags = [("transA", a.swap), ("transB", b.swap), ("transBatchA", a.batch), ("transBatchB", b.batch)];
+        let set = flags.into_iter().filter(|&(_, set)| set).map(|(name, _)| (name, 1).into());
+        std::iter::once(("alpha", self.alpha).into()).chain(set).collect()
     }
 }
 
@@ -58,11 +84,16 @@ fn transposed(cx: &Cx<'_>, id: NodeId) -> Result<Change, Skip> {
     let mut product = Product::of(cx, id)?;
     let mut factors = [cx.input(id, 0)?, cx.input(id, 1)?];
     let mut absorbed = Vec::new();
-    for (factor, swap) in factors.iter_mut().zip(&mut product.swaps) {
+    for (factor, moves) in factors.iter_mut().zip(&mut product.orders) {
         let Some(transpose) = cx.producer(*factor, "Transpose", id) else { continue };
-        if swaps_last(&permutation(cx, transpose)?) {
+        let rank = cx.rank(*factor)?;
+        if rank < 2 {
+            continue;
+        }
+        let order = then(&permutation(cx, transpose)?, &moves.order(rank));
+        if let Some(whole) = Moves::ALL.into_iter().find(|whole| whole.order(rank) == order) {
             *factor = cx.input(transpose, 0)?;
-            *swap = !*swap;
+            *moves = whole;
             absorbed.push(transpose);
         }
     }
@@ -76,6 +107,9 @@ fn transposed(cx: &Cx<'_>, id: NodeId) -> Result<Change, Skip> {
         if cx.rank(factor)? < 2 {
             return Err(Skip::at(Reason::Rule("a factor is a vector"), factor));
         }
+    }
+    if product.orders.iter().any(|moves| moves.batch) && cx.rank(factors[0])? != cx.rank(factors[1])? {
+        return Err(Skip::because("a first axis moves, and the factors have not as many axes as each other"));
     }
     let mut change = cx.change(&[id]);
     absorbed.into_iter().for_each(|transpose| change.absorb(transpose));
