@@ -13,9 +13,9 @@ pub fn by_erf<'a>(cx: &Cx<'a>, root: NodeId) -> Option<(Trail<'a>, ValueId)> {
         let is = |found: f64, number: f64| is(cx, x, found, number);
         let (base, factor) = match trail.with_number(scaled, "Div") {
             Some((base, divisor)) => (base, is(divisor, SQRT_2)),
-            None => trail
-                .with_number(scaled, "Mul")
-                .map(|(base, factor)| (base, is(factor, FRAC_1_SQRT_2)))?,
+            None => {
+                trail.with_number(scaled, "Mul").map(|(base, factor)| (base, is(factor, FRAC_1_SQRT_2)))?
+            }
         };
         (factor && base == x).then_some(())
     })

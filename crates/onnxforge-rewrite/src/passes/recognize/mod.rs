@@ -15,6 +15,7 @@ pub mod reshape_target;
 pub mod rotary;
 pub mod rotary_angles;
 pub mod rows;
+pub mod scores;
 pub mod selections;
 pub mod slice_cuts;
 pub mod sums;

@@ -1,6 +1,7 @@
 //! Passes that only some targets want.
 
 pub mod decompose_layernorm;
+pub mod ort_attention;
 pub mod ort_bias_gelu;
 pub mod ort_conv_activation;
 pub mod ort_gelu;

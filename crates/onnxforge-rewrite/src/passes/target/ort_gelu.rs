@@ -22,8 +22,12 @@ const STANDARD: i64 = 20;
 
 static ERF: At =
     At { name: "erf", accuracy: FEW, ops: &["Mul"], apply: |cx, id| fuse(cx, id, by_erf(cx, id), "Gelu") };
-static TANH: At =
-    At { name: "tanh", accuracy: FEW, ops: &["Mul"], apply: |cx, id| fuse(cx, id, by_tanh(cx, id), "FastGelu") };
+static TANH: At = At {
+    name: "tanh",
+    accuracy: FEW,
+    ops: &["Mul"],
+    apply: |cx, id| fuse(cx, id, by_tanh(cx, id), "FastGelu"),
+};
 
 fn fuse(
     cx: &Cx<'_>,
