@@ -12,7 +12,7 @@ use super::external::{Reference, contained, normal_location};
 use super::message::to_message;
 use super::owner::Site;
 use super::request::{External, MESSAGE_LIMIT, SaveError};
-use super::staged::Staged;
+use super::staged::{PAGE, Staged};
 use super::tensor::{Place, external_entries};
 use crate::model::Model;
 use crate::tensor::{Data, Storage, Tensor, TensorError};
@@ -27,6 +27,9 @@ const EXTERNAL_FROM: u64 = 1024;
 /// Where tensors start in a data file.
 const ALIGNMENT: u64 = 64;
 
+/// What lies between two tensors and no tensor uses is copied along with them up to this size: one copy instead of two.
+const GAP: u64 = 1 << 16;
+
 /// What goes into data files, and under which entries the model refers to it.
 pub(super) struct DataPlan {
     mode: External,
@@ -35,9 +38,10 @@ pub(super) struct DataPlan {
     pub files: Vec<DataFile>,
     /// What each kept data file is called in the new folder, by its name in the model.
     kept: HashMap<Str, Kept>,
-    /// Where each range or lazy tensor went in the split file, so that tied weights stay tied.
+    /// Where each range or lazy tensor went in the first data file, so that tied weights stay tied.
     placed: HashMap<(usize, usize), u64>,
-    split_name: String,
+    /// What the model calls the first data file, which takes the weights that were not in one.
+    first_name: String,
     /// Data files of the replaced model that nothing needs any more.
     pub obsolete: Vec<PathBuf>,
     /// Data files of another model that the saved one reads.
@@ -48,6 +52,32 @@ pub(super) struct DataPlan {
 struct Kept {
     source: Arc<MappedFile>,
     name: String,
+    moves: Moves,
+}
+
+/// Where ranges of a data file go in its copy: what no tensor uses is left out, and pages stay pages, which is what systems copy
+/// fastest. Holds the stretches that move, by where they start.
+#[derive(Default)]
+struct Moves(BTreeMap<u64, u64>);
+
+impl Moves {
+    /// Packs ranges of an offset and a length that are given in the order of their offsets.
+    fn packing(ranges: impl Iterator<Item = (u64, u64)>) -> Self {
+        let mut moves = Self::default();
+        let (mut used, mut end) = (0, 0);
+        for (offset, length) in ranges {
+            if offset > used + GAP {
+                moves.0.insert(offset, u64::next_multiple_of(end, PAGE) + offset % PAGE);
+            }
+            used = used.max(offset + length);
+            end = end.max(moves.target(offset) + length);
+        }
+        moves
+    }
+
+    fn target(&self, offset: u64) -> u64 {
+        self.0.range(..=offset).next_back().map_or(offset, |(start, target)| target + (offset - start))
+    }
 }
 
 /// A data file to write.
@@ -99,7 +129,7 @@ fn join(before: &Blob, after: &Blob, distance: u64) -> Option<Blob> {
     let ((file, from), (other_file, other_from)) = (before.place()?, after.place()?);
     let gap = distance.saturating_sub(before.len() as u64);
     let fits =
-        Arc::ptr_eq(file, other_file) && other_from.checked_sub(from) == Some(distance) && gap < 1 << 16;
+        Arc::ptr_eq(file, other_file) && other_from.checked_sub(from) == Some(distance) && gap <= GAP;
     let end = (other_from as usize + after.len()).max(from as usize + before.len());
     if fits { Blob::mapped(file.clone()).slice(from as usize..end) } else { None }
 }
@@ -149,7 +179,7 @@ impl DataPlan {
             files: Vec::new(),
             kept: HashMap::new(),
             placed: HashMap::new(),
-            split_name: String::new(),
+            first_name: String::new(),
             obsolete: Vec::new(),
             shared: Vec::new(),
         };
@@ -165,8 +195,9 @@ impl DataPlan {
                     plan.keep(path, location, source, &mut site);
                 }
                 obsolete.retain(|old| plan.kept.values().all(|kept| kept.name != **old));
+                plan.choose_first();
             }
-            _ => plan.split_name = site.own_name(),
+            _ => plan.first_name = site.own_name(),
         }
         plan.obsolete = obsolete.iter().map(|name| site.folder.join(&**name)).collect();
         Ok(plan)
@@ -186,46 +217,68 @@ impl DataPlan {
                 site.is_in_use(&location) && source.is_stored_in(&target)
             };
         let shares = !stays && is_original && self.mode == External::Share && !site.is_model(&location);
-        let mut name = location.to_string();
+        let (mut name, mut moves) = (location.to_string(), Moves::default());
         if shares {
             self.shared.push(path.with_file_name(&*location));
         } else if !stays {
             name = site.name_for(&location);
-            let parts: Vec<(u64, Payload)> =
-                source.parts.iter().map(|((offset, _), blob)| (*offset, blob.clone().into())).collect();
+            moves = Moves::packing(source.parts.keys().map(|&(offset, length)| (offset, length as u64)));
+            let part = |((offset, _), blob): (&(u64, usize), &Blob)| (moves.target(*offset), blob.clone().into());
+            let parts: Vec<(u64, Payload)> = source.parts.iter().map(part).collect();
             let end = parts.iter().map(|(offset, payload)| offset + payload.byte_len()).max().unwrap_or(0);
             let is_below = name.contains('/');
             self.files.push(DataFile { target: site.folder.join(&name), is_below, parts, end });
         }
-        self.kept.insert(location, Kept { source: source.file, name });
+        self.kept.insert(location, Kept { source: source.file, name, moves });
+    }
+
+    /// Weights that passes made go into the largest data file that is written.
+    fn choose_first(&mut self) {
+        let largest = self.files.iter().enumerate().max_by_key(|(_, file)| file.end).map(|(place, _)| place);
+        let Some(largest) = largest else { return };
+        self.files.swap(0, largest);
+        let is_first = |kept: &&Kept| self.folder.join(&kept.name) == self.files[0].target;
+        self.first_name = self.kept.values().find(is_first).map(|kept| kept.name.clone()).unwrap_or_default();
     }
 
     /// Where the elements of `tensor` go.
     pub fn place(&mut self, tensor: &Tensor) -> Result<Place, TensorError> {
+        let is_large = tensor.byte_len() >= EXTERNAL_FROM;
         match (self.mode, tensor.data()) {
             (_, Data::Unavailable(why)) => Err(TensorError::Unavailable(why.clone())),
-            (External::Keep | External::Share, _) => Ok(self.place_kept(tensor).unwrap_or(Place::Inside)),
-            (External::Split, Data::Strings(_)) => Ok(Place::Inside),
-            (External::Split, _) if tensor.byte_len() >= EXTERNAL_FROM => self.place_split(tensor),
+            (_, Data::Strings(_)) => Ok(Place::Inside),
+            (External::Keep | External::Share, _) => match self.place_kept(tensor) {
+                Some(place) => Ok(place),
+                None if is_made(tensor) && is_large && !self.files.is_empty() => self.place_in_first(tensor),
+                None => Ok(Place::Inside),
+            },
+            (External::Split, _) if is_large => self.place_in_first(tensor),
             _ => Ok(Place::Inside),
         }
     }
 
-    /// An external tensor stays under its offset, and under its name where that is free.
+    /// An external tensor stays in its file, under its name where that is free.
     fn place_kept(&self, tensor: &Tensor) -> Option<Place> {
         let (file, reference, _) = kept_range(tensor)?;
         let kept = self.kept.get(&reference.location).filter(|kept| Arc::ptr_eq(&kept.source, file))?;
         let Storage::External(entries) = tensor.storage() else { return None };
         let mut entries = entries.to_vec();
-        if kept.name != *reference.location {
-            for entry in entries.iter_mut().filter(|entry| entry.key.as_deref() == Some("location")) {
-                entry.value = Some(kept.name.as_str().into());
+        let mut set = |key: &str, value: &str| {
+            for entry in entries.iter_mut().filter(|entry| entry.key.as_deref() == Some(key)) {
+                entry.value = Some(value.into());
             }
+        };
+        if kept.name != *reference.location {
+            set("location", &kept.name);
+        }
+        let target = kept.moves.target(reference.offset);
+        if target != reference.offset {
+            set("offset", &target.to_string());
         }
         Some(Place::Beside(entries))
     }
 
-    fn place_split(&mut self, tensor: &Tensor) -> Result<Place, TensorError> {
+    fn place_in_first(&mut self, tensor: &Tensor) -> Result<Place, TensorError> {
         let length = tensor.byte_len();
         let key = match tensor.data() {
             Data::Bytes(blob) => Some((blob.as_ptr().addr(), blob.len())),
@@ -233,7 +286,7 @@ impl DataPlan {
             _ => None,
         };
         if let Some(&offset) = key.and_then(|key| self.placed.get(&key)) {
-            return Ok(Place::Beside(external_entries(&self.split_name, offset, length)));
+            return Ok(Place::Beside(external_entries(&self.first_name, offset, length)));
         }
         let payload = tensor.payload()?;
         let end = self.files.first().map_or(0, |file| file.end);
@@ -241,7 +294,7 @@ impl DataPlan {
         let offset = end.checked_next_multiple_of(ALIGNMENT).ok_or_else(too_large)?;
         let end = offset.checked_add(length).ok_or_else(too_large)?;
         if self.files.is_empty() {
-            let target = self.folder.join(&self.split_name);
+            let target = self.folder.join(&self.first_name);
             self.files.push(DataFile { target, is_below: false, parts: Vec::new(), end: 0 });
         }
         if let Some(file) = self.files.first_mut() {
@@ -251,7 +304,7 @@ impl DataPlan {
         if let Some(key) = key {
             self.placed.insert(key, offset);
         }
-        Ok(Place::Beside(external_entries(&self.split_name, offset, length)))
+        Ok(Place::Beside(external_entries(&self.first_name, offset, length)))
     }
 }
 
@@ -270,6 +323,12 @@ impl Source {
             stored.bytes().get(start..start.saturating_add(*length)) == Some(&blob[..])
         })
     }
+}
+
+/// Whether the elements come from no file: a pass made them.
+fn is_made(tensor: &Tensor) -> bool {
+    let is_read = matches!(tensor.data(), Data::Bytes(blob) if blob.place().is_some());
+    !is_read && *tensor.storage() == Storage::Raw
 }
 
 /// The mapped file, the normal reference and the bytes of a tensor that is stored just where its entries say.

@@ -29,7 +29,7 @@ const LARGE: u64 = 1 << 30;
 const START_WRITING: u64 = 128 << 20;
 
 /// The unit of the system's file cache.
-const PAGE: u64 = 4096;
+pub(super) const PAGE: u64 = 4096;
 
 /// Bytes written between two early trips to the disk.
 const EARLY_SYNC: u64 = 32 << 20;

@@ -369,6 +369,45 @@ fn external_data_moves_with_the_model() {
 }
 
 #[test]
+fn a_copied_data_file_holds_what_the_model_reads() {
+    const BIG: usize = 200 << 10;
+    let root = folder();
+    let tensors = vec![
+        external("a", "w.bin", Some(64), 3000),
+        external("b", "w.bin", Some(4000), BIG),
+        external("unused", "w.bin", Some(300 << 10), BIG),
+        external("c", "w.bin", Some((600 << 10) + 8), BIG),
+        external("tied", "w.bin", Some((600 << 10) + 8), BIG),
+    ];
+    let path = put(&root.path().join("in"), "m.onnx", tensors, &[("w.bin", pattern(1 << 20, 7))]);
+    let mut model = open(&path);
+    let mut edit = Rewrite::new("test", "rule", Accuracy::BitExact, vec![]);
+    let turned = model.constant(value(&model, "b")).unwrap();
+    let turned = turned.reshaped([2, BIG / 2]).unwrap().transposed(&[1, 0]).unwrap();
+    let turned = edit.constant("turned", turned);
+    let small = edit.constant("small", Tensor::from_i64s(&[1; 20]));
+    edit.redefine(value(&model, "unused"), turned);
+    edit.redefine(value(&model, "b"), small);
+    model.commit(edit).unwrap();
+    let out = in_new_folder(root.path(), "out/m.onnx");
+    store(&model, &out, External::Keep).unwrap();
+    let again = open(&out);
+    assert_eq!(constants(&again), constants(&model));
+    let size = |name: &str| fs::metadata(root.path().join("out").join(name)).unwrap().len() as usize;
+    assert!(size("m.onnx") < 2000, "weights that a pass made do not go into the model file");
+    assert!(size("w.bin") < 2 * BIG + (16 << 10), "{}", size("w.bin"));
+    let offset = |path: &Path, name: &str| -> usize {
+        let found = stored(path, "offset");
+        found.iter().find(|(tensor, _)| tensor == name).unwrap().1.parse().unwrap()
+    };
+    assert_eq!(offset(&out, "a"), 64);
+    assert_eq!(offset(&out, "c") % 4096, offset(&path, "c") % 4096, "pages stay pages");
+    assert_eq!(offset(&out, "tied"), offset(&out, "c"));
+    // The original has what it had.
+    assert_eq!(fs::read(root.path().join("in/w.bin")).unwrap(), pattern(1 << 20, 7));
+}
+
+#[test]
 fn a_failed_save_leaves_everything_as_it_was() {
     let root = folder();
     let path = root.path().join("m.onnx");
