@@ -180,25 +180,33 @@ fn bias(cx: &Cx<'_>, id: NodeId) -> Result<Change, Skip> {
         return Err(Skip::NOT_HERE);
     }
     let mut inputs: Vec<Operand> = node.inputs().iter().map(|&input| input.into()).collect();
-    let (mut sums, mut biases) = (Vec::new(), Vec::new());
-    for index in 0..3 {
+    let (mut sums, mut biases, mut longest) = (Vec::new(), Vec::new(), 0);
+    for (index, input) in inputs.iter_mut().enumerate().take(3) {
         let value = cx.input(id, index)?;
         let sum = cx.producer(value, "Add", id).filter(|_| cx.read_only_by(value, id).is_ok());
-        if let Some((sum, (x, bias))) = sum.and_then(|sum| Some((sum, features(cx, sum)?))) {
-            inputs[index] = x.into();
-            biases.push(cx.constant(bias)?.clone());
+        let found = sum.and_then(|sum| Some((sum, features(cx, sum)?)));
+        if let Some((sum, (x, bias))) = found {
+            *input = x.into();
+            longest = longest.max(cx.constant(bias)?.len());
             sums.push(sum);
-            continue;
         }
-        let [_, _, width] = cx.shape(value)? else { return Err(Skip::NOT_HERE) };
-        let width = width.as_const().and_then(|width| usize::try_from(width).ok());
-        let width = width.ok_or_else(|| Skip::at(Reason::UnknownShape, value))?;
-        biases
-            .push(Tensor::from_f32s([width], &vec![0.0; width]).map_err(|_| Skip::at(Reason::Type, value))?);
+        biases.push((value, found.map(|(_, (_, bias))| bias)));
     }
     if sums.is_empty() {
         return Err(Skip::NOT_HERE);
     }
+    let vector = |(value, bias): (ValueId, Option<ValueId>)| {
+        if let Some(bias) = bias {
+            return cx.constant(bias).cloned();
+        }
+        let [_, _, width] = cx.shape(value)? else { return Err(Skip::NOT_HERE) };
+        let width = width.as_const().and_then(|width| usize::try_from(width).ok());
+        // A size that only a declaration knows takes no memory.
+        let width =
+            width.filter(|&width| width <= longest).ok_or_else(|| Skip::at(Reason::UnknownShape, value))?;
+        Tensor::from_f32s([width], &vec![0.0; width]).map_err(|_| Skip::at(Reason::Type, value))
+    };
+    let biases: Vec<Tensor> = biases.into_iter().map(vector).collect::<Result<_, _>>()?;
     let together = Tensor::concatenated(&biases, 0).map_err(|_| Skip::from(Reason::Type))?;
     sums.sort_unstable();
     sums.dedup();
