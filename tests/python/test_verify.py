@@ -168,3 +168,16 @@ def test_tolerances_are_numbers(verify, tmp_path):
     plain = perceptron(tmp_path / "plain.onnx")
     for text in ("nan", "-1", "much"):
         assert verify(plain, plain, "--tolerance", text).code == 2
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_sizes_that_the_second_model_has_fixed(verify, forge, engine, tmp_path):
+    plain = perceptron(tmp_path / "plain.onnx")
+    forge("optimize", plain, "-o", tmp_path / "fixed.onnx", "--set-dim", "N=5").good()
+    text = verify(plain, tmp_path / "fixed.onnx", "--engine", engine).good().out
+    assert "no other sizes were tried than those that the second model has fixed: N=5" in text and "sizes: N=5" in text
+    found = said(verify(plain, tmp_path / "fixed.onnx", "--engine", engine, "--json", "-").good())
+    assert found["fixed"] == {"N": 5} and found["verdict"] in ("identical", "rounding")
+    wrong = perceptron(tmp_path / "wrong.onnx", change=np.negative)
+    forge("optimize", wrong, "-o", wrong, "--set-dim", "N=5").good()
+    assert verify(plain, wrong, "--engine", engine).code == 1

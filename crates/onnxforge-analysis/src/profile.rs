@@ -10,7 +10,7 @@ use onnxforge_hierarchy::{Attribution, Certainty, Hierarchy, ModuleId, Tags, res
 use onnxforge_ir::{Model, NodeId};
 use onnxforge_verify::bench::{Estimate, median};
 use onnxforge_verify::profile::{Measured, Run};
-use onnxforge_verify::runtime::profiled::Named;
+use onnxforge_verify::runtime::Named;
 use serde::Serialize;
 
 /// A node that was run.

@@ -4,6 +4,7 @@
 //! code means. Elements of a mapped file are used where they are when their alignment allows it.
 
 pub(crate) mod each;
+pub(crate) mod spare;
 mod tensor;
 
 use std::fmt;
@@ -14,6 +15,7 @@ use bytemuck::AnyBitPattern;
 use half::{bf16, f16};
 use num_complex::Complex;
 
+use self::spare::Held;
 use super::error::{OpError, invalid};
 use onnxforge_ir::DType;
 use onnxforge_ir::dtype::Kind;
@@ -26,9 +28,9 @@ pub struct Code(pub u8);
 
 /// Shared elements: owned, or a range of bytes that has the right length and alignment.
 #[derive(Clone)]
-pub enum Buf<T> {
+pub enum Buf<T: 'static> {
     /// On the heap.
-    Owned(Arc<Vec<T>>),
+    Owned(Arc<Held<T>>),
     /// Where the file is mapped.
     Mapped(Blob),
 }
@@ -38,17 +40,24 @@ impl<T: Elem> Deref for Buf<T> {
 
     fn deref(&self) -> &[T] {
         match self {
-            Self::Owned(elements) => elements,
+            Self::Owned(held) => held.elements(),
             Self::Mapped(blob) => T::view(blob).unwrap_or_default(),
         }
     }
 }
 
 impl<T: Elem> Buf<T> {
+    fn owned(elements: Vec<T>) -> Self {
+        Self::Owned(Arc::new(Held::new(elements)))
+    }
+
     /// The elements to change: without a copy when nobody else holds them.
     pub fn into_vec(self) -> Vec<T> {
         match self {
-            Self::Owned(elements) => Arc::try_unwrap(elements).unwrap_or_else(|shared| (*shared).clone()),
+            Self::Owned(held) => match Arc::try_unwrap(held) {
+                Ok(held) => held.into_elements(),
+                Err(shared) => shared.elements().clone(),
+            },
             Self::Mapped(_) => self.to_vec(),
         }
     }
@@ -180,17 +189,17 @@ impl Array {
         if element_count(&shape) != Some(data.len()) {
             return invalid(format!("{} elements for the shape {shape:?}", data.len()));
         }
-        Ok(Self { dtype, shape, data: T::wrap(Buf::Owned(Arc::new(data))) })
+        Ok(Self { dtype, shape, data: T::wrap(Buf::owned(data)) })
     }
 
     /// An array without axes.
     pub fn scalar<T: Typed>(value: T) -> Self {
-        Self { dtype: T::DTYPE, shape: [].into(), data: T::wrap(Buf::Owned(Arc::new(vec![value]))) }
+        Self { dtype: T::DTYPE, shape: [].into(), data: T::wrap(Buf::owned(vec![value])) }
     }
 
     /// An array with one axis.
     pub fn vector<T: Typed>(values: Vec<T>) -> Self {
-        Self { dtype: T::DTYPE, shape: [values.len()].into(), data: T::wrap(Buf::Owned(Arc::new(values))) }
+        Self { dtype: T::DTYPE, shape: [values.len()].into(), data: T::wrap(Buf::owned(values)) }
     }
 
     /// An array of byte strings.
@@ -259,6 +268,24 @@ impl Array {
             return invalid(format!("{:?} does not have the shape {shape:?}", self.shape));
         }
         Ok(Self { shape, ..self.clone() })
+    }
+
+    /// Whether both have the same type, shape and bits.
+    pub fn same_bits(&self, other: &Self) -> bool {
+        macro_rules! same {
+            ([$($pod:ident)*] [$($other:ident)*]) => {
+                match (&self.data, &other.data) {
+                    $( (Buffer::$pod(a), Buffer::$pod(b)) => {
+                        bytemuck::cast_slice::<_, u8>(a) == bytemuck::cast_slice::<_, u8>(b)
+                    } )*
+                    $( (Buffer::$other(a), Buffer::$other(b)) => **a == **b, )*
+                    _ => false,
+                }
+            };
+        }
+        self.dtype == other.dtype
+            && self.shape == other.shape
+            && same!([F32 F64 F16 BF16 I8 I16 I32 I64 U8 U16 U32 U64 C64 C128] [Bool Code Str])
     }
 
     /// Every element of an integer or boolean array.

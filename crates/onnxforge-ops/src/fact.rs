@@ -253,11 +253,10 @@ impl TensorFact {
                 return Err(format!("the elements are {found:?}"));
             }
         }
-        if let Some(Known::Array(constant)) = &self.value {
-            let same = matches!((constant.to_tensor(), array.to_tensor()), (Ok(a), Ok(b)) if a.same_bits(&b));
-            if !same {
-                return Err(format!("the value is {array:?}"));
-            }
+        if let Some(Known::Array(constant)) = &self.value
+            && !constant.same_bits(array)
+        {
+            return Err(format!("the value is {array:?}"));
         }
         Ok(())
     }

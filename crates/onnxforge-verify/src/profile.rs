@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use crate::bench::{BenchError, FEWEST};
-use crate::runtime::profiled::{Named, Span};
+use crate::runtime::{Named, Span};
 use crate::runtime::timed::Inputs;
 use crate::runtime::{Level, Runtime};
 use onnxforge_ir::{Model, NodeId};

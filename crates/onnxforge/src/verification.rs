@@ -1,8 +1,10 @@
 //! Whether two models compute the same.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use onnxforge_ir::Model;
+use onnxforge_ir::types::{DeclaredDim, Type};
+use onnxforge_ir::value::Port;
 use onnxforge_ops::Value;
 use onnxforge_proto::progress::{Progress, Silent};
 use onnxforge_verify::blocks::{Pairs, verify_blocks};
@@ -53,6 +55,35 @@ pub struct Verified {
     pub report: Report,
     /// Why another engine than ONNX Runtime computed, where that was to.
     pub fallback: Option<String>,
+    /// Sizes of named dimensions of the first model that the second has fixed; no others were tried.
+    pub fixed: BTreeMap<String, usize>,
+}
+
+/// Named dimensions of the inputs of `first` that are numbers in `second`.
+fn fixed(first: &Model, second: &Model) -> BTreeMap<String, usize> {
+    let shapes = |model: &Model| -> HashMap<String, Vec<DeclaredDim>> {
+        let ports = model.scope(model.main()).inputs().iter();
+        let shape = |port: &Port| match port.declared() {
+            Type::Tensor(_, Some(shape)) => {
+                Some((model.value(port.value).name().to_string(), shape.to_vec()))
+            }
+            _ => None,
+        };
+        ports.filter_map(shape).collect()
+    };
+    let others = shapes(second);
+    let pairs = shapes(first).into_iter().filter_map(|(name, shape)| Some((shape, others.get(&name)?)));
+    let mut fixed = BTreeMap::new();
+    for (mine, theirs) in pairs.filter(|(mine, theirs)| mine.len() == theirs.len()) {
+        for pair in mine.iter().zip(theirs) {
+            if let (DeclaredDim::Named(name), DeclaredDim::Size(size)) = pair
+                && let Ok(size) = usize::try_from(*size)
+            {
+                fixed.insert(name.to_string(), size);
+            }
+        }
+    }
+    fixed
 }
 
 /// Compares what two models compute: the first is the reference.
@@ -68,12 +99,16 @@ pub fn verify_with(
     progress: &dyn Progress,
 ) -> Result<Verified, Error> {
     options.engine.check()?;
+    let mut fixed = fixed(first, second);
+    fixed.retain(|name, _| !options.dims.contains_key(name));
+    let mut dims = options.dims.clone();
+    dims.extend(fixed.clone());
     let compare = |engine: Engine| {
         let comparison = verify::Options {
             samples: options.samples,
             seed: options.seed,
             given: options.given.clone(),
-            dims: options.dims.clone(),
+            dims: dims.clone(),
             tolerance: options.tolerance,
             ..verify::Options::new(engine)
         };
@@ -99,7 +134,7 @@ pub fn verify_with(
         }
         report => report?,
     };
-    Ok(Verified { report, fallback })
+    Ok(Verified { report, fallback, fixed })
 }
 
 /// The largest differences of samples, as shares of the largest magnitude.

@@ -167,6 +167,15 @@ impl Shown {
         for sizes in self.found.report.sizes.iter().filter(|sizes| seen.insert(*sizes)) {
             writeln!(out, "sizes: {sizes}")?;
         }
+        if !self.found.fixed.is_empty() {
+            let fixed: Vec<String> =
+                self.found.fixed.iter().map(|(name, size)| format!("{name}={size}")).collect();
+            writeln!(
+                out,
+                "no other sizes were tried than those that the second model has fixed: {}",
+                fixed.join(", ")
+            )?;
+        }
         let plural = if samples == 1 { "" } else { "s" };
         writeln!(out, "{said} ({samples} sample{plural}, engine {}{inside})", self.found.report.engine.name())
     }

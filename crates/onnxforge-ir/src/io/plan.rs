@@ -128,8 +128,7 @@ fn merge_neighbours(parts: &[&(u64, Payload)]) -> Vec<(u64, Payload)> {
 fn join(before: &Blob, after: &Blob, distance: u64) -> Option<Blob> {
     let ((file, from), (other_file, other_from)) = (before.place()?, after.place()?);
     let gap = distance.saturating_sub(before.len() as u64);
-    let fits =
-        Arc::ptr_eq(file, other_file) && other_from.checked_sub(from) == Some(distance) && gap <= GAP;
+    let fits = Arc::ptr_eq(file, other_file) && other_from.checked_sub(from) == Some(distance) && gap <= GAP;
     let end = (other_from as usize + after.len()).max(from as usize + before.len());
     if fits { Blob::mapped(file.clone()).slice(from as usize..end) } else { None }
 }
@@ -223,7 +222,8 @@ impl DataPlan {
         } else if !stays {
             name = site.name_for(&location);
             moves = Moves::packing(source.parts.keys().map(|&(offset, length)| (offset, length as u64)));
-            let part = |((offset, _), blob): (&(u64, usize), &Blob)| (moves.target(*offset), blob.clone().into());
+            let part =
+                |((offset, _), blob): (&(u64, usize), &Blob)| (moves.target(*offset), blob.clone().into());
             let parts: Vec<(u64, Payload)> = source.parts.iter().map(part).collect();
             let end = parts.iter().map(|(offset, payload)| offset + payload.byte_len()).max().unwrap_or(0);
             let is_below = name.contains('/');

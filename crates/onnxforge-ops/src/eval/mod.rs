@@ -18,6 +18,7 @@ use std::sync::OnceLock;
 use plan::Plan;
 
 use crate::array::Array;
+use crate::array::spare::Reuse;
 use crate::callee::{Functions, constant_nodes};
 use crate::eval_call::Memory;
 use crate::kernel::sparse::densify;
@@ -164,6 +165,7 @@ impl<'m> Session<'m> {
         inputs: &HashMap<String, Value>,
         wanted: &[ValueId],
     ) -> Result<Vec<Value>, RunError> {
+        let _reuse = Reuse::begin();
         run::Run::new(self).main(inputs, wanted)
     }
 

@@ -3,7 +3,7 @@
 use super::lane::in_vectors;
 use super::parallel::{PARALLEL, each_piece};
 use super::shape::{broadcast, broadcast_strides, for_each_offset};
-use crate::array::{Array, Elem, Typed};
+use crate::array::{Array, Elem, Typed, spare};
 use crate::error::OpError;
 use crate::eval_call::Memory;
 use onnxforge_ir::tensor::element_count;
@@ -27,7 +27,7 @@ pub fn map_in_vectors<T: Typed>(array: Array, f: impl Fn(T) -> T + Sync) -> Resu
 /// `f` of every element as an array of another type.
 pub fn map_to<T: Elem, U: Typed>(array: &Array, f: impl Fn(&T) -> U + Sync) -> Result<Array, OpError> {
     let data = array.slice::<T>()?;
-    let mut out = vec![U::default(); data.len()];
+    let mut out = spare::unset(data.len());
     in_parts(&mut out, PARALLEL, &|at, part| part.iter_mut().zip(&data[at..]).for_each(|(o, x)| *o = f(x)));
     Array::new(array.shape(), out)
 }
@@ -66,7 +66,7 @@ fn zip_runs<T: Elem, S: Elem, U: Typed>(
     let count = element_count(&shape).ok_or(OpError::TooLarge { needed: u64::MAX, left: 0 })?;
     memory.check((count as u64).saturating_mul(size_of::<U>() as u64))?;
     let (x, y) = (a.slice::<T>()?, b.slice::<S>()?);
-    let mut out = vec![U::default(); count];
+    let mut out = spare::unset(count);
     if count == 0 {
         return Array::new(shape, out);
     }

@@ -6,7 +6,7 @@ use super::batched::Stacks;
 use super::gemm::{Matrix, gemm};
 use super::number::Number;
 use super::parallel::each_piece;
-use crate::array::Array;
+use crate::array::{Array, spare};
 use crate::error::OpError;
 use crate::eval_call::Memory;
 use onnxforge_ir::tensor::element_count;
@@ -128,10 +128,10 @@ pub fn matmul<T: Product>(a: &Array, b: &Array, alpha: T, memory: &Memory) -> Re
     let Stacks { shape, rows, depth, columns, pairs } = Stacks::new(a.shape(), b.shape(), memory)?;
     let count = element_count(&shape).ok_or(OpError::TooLarge { needed: u64::MAX, left: 0 })?;
     memory.check((count as u64).saturating_mul(size_of::<T>() as u64))?;
-    let mut out = vec![T::ZERO; count];
     if count == 0 || depth == 0 {
-        return Array::new(shape, out);
+        return Array::new(shape, vec![T::ZERO; count]);
     }
+    let mut out = spare::unset(count);
     let (x, y) = (a.slice::<T>()?, b.slice::<T>()?);
     if y.len() == depth * columns && x.len() == count / columns * depth {
         // One matrix for the whole batch: its rows are rows of one product.

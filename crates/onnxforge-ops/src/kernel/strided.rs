@@ -1,7 +1,7 @@
 //! Copies that read with any strides: transposes, slices, repetitions.
 
 use super::parallel::PARALLEL;
-use crate::array::{Array, Elem, each_elem};
+use crate::array::{Array, Elem, each_elem, spare};
 use crate::error::{OpError, invalid};
 use crate::eval_call::Memory;
 use onnxforge_ir::tensor::element_count;
@@ -45,7 +45,7 @@ impl View {
         }
         each_elem!(array, T => {
             memory.check((count as u64).saturating_mul(size_of::<T>() as u64))?;
-            let mut out = vec![T::default(); count];
+            let mut out = spare::unset(count);
             if count > 0 {
                 let (first, rest) = axes.split_first().unwrap_or((&Axis { dim: 1, stride: 1 }, &[]));
                 fill(&mut out, array.slice::<T>()?, *first, rest, self.offset as isize);

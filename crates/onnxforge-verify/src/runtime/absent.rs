@@ -130,6 +130,7 @@ pub mod timed {
 pub mod profiled {
     use std::time::Duration;
 
+    use super::super::Span;
     use super::timed::Inputs;
     use super::{Infallible, Level, Model, Path, PathBuf, Runtime, RuntimeError};
 
@@ -151,28 +152,6 @@ pub mod profiled {
     #[derive(Debug)]
     pub struct Profiled {
         never: Infallible,
-    }
-
-    /// A span of time in a profile, in microseconds.
-    #[derive(Clone, Debug)]
-    pub struct Span {
-        /// The node; nothing for the run as a whole.
-        pub node: Option<Named>,
-        /// When it began.
-        pub start: f64,
-        /// How long it took.
-        pub time: f64,
-        /// The thread.
-        pub thread: i64,
-    }
-
-    /// A node of the graph that ONNX Runtime runs.
-    #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-    pub struct Named {
-        /// Its name.
-        pub name: String,
-        /// Its operator, without the domain.
-        pub op: String,
     }
 
     impl Runtime {

@@ -69,6 +69,28 @@ pub enum Level {
     All,
 }
 
+/// A span of time in a profile, in microseconds.
+#[derive(Clone, Debug)]
+pub struct Span {
+    /// The node; nothing for the run as a whole.
+    pub node: Option<Named>,
+    /// When it began.
+    pub start: f64,
+    /// How long it took.
+    pub time: f64,
+    /// The thread.
+    pub thread: i64,
+}
+
+/// A node of the graph that ONNX Runtime runs.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Named {
+    /// Its name.
+    pub name: String,
+    /// Its operator, without the domain.
+    pub op: String,
+}
+
 /// Whether tensors of this element type are handed over and taken back.
 pub fn exchanges(dtype: DType) -> bool {
     use DType::{BF16, Bool, F16, F32, F64, I8, I16, I32, I64, String, U8, U16, U32, U64};

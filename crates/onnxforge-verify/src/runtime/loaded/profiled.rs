@@ -6,39 +6,17 @@ use std::time::Duration;
 use ort::session::Session;
 use serde::Deserialize;
 
-use super::timed::Inputs;
+use super::super::{Named, Span};
+use super::timed::{Inputs, time_run};
 use super::{Level, Runtime, RuntimeError, refused};
 use onnxforge_ir::Model;
 use onnxforge_ir::io::{External, SaveOptions, save};
-use onnxforge_proto::clock::Instant;
 
 /// A session that writes down how long each node takes.
 #[derive(Debug)]
 pub struct Profiled {
     session: Session,
     folder: tempfile::TempDir,
-}
-
-/// A span of time in a profile, in microseconds.
-#[derive(Clone, Debug)]
-pub struct Span {
-    /// The node; nothing for the run as a whole.
-    pub node: Option<Named>,
-    /// When it began.
-    pub start: f64,
-    /// How long it took.
-    pub time: f64,
-    /// The thread.
-    pub thread: i64,
-}
-
-/// A node of the graph that ONNX Runtime runs.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Named {
-    /// Its name.
-    pub name: String,
-    /// Its operator, without the domain.
-    pub op: String,
 }
 
 #[derive(Deserialize)]
@@ -100,12 +78,7 @@ impl OnDisk {
 impl Profiled {
     /// The time of one run. The outputs are computed and dropped.
     pub fn run(&mut self, inputs: &Inputs) -> Result<Duration, RuntimeError> {
-        let given = inputs.given();
-        let start = Instant::now();
-        let outputs = self.session.run(given).map_err(refused)?;
-        let time = start.elapsed();
-        drop(outputs);
-        Ok(time)
+        time_run(&mut self.session, inputs)
     }
 
     /// What was written down: runs, and the nodes that they ran.

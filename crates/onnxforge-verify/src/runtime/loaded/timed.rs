@@ -70,11 +70,16 @@ impl Runtime {
 impl Timed {
     /// The time of one run. The outputs are computed and dropped.
     pub fn run(&mut self, inputs: &Inputs) -> Result<Duration, RuntimeError> {
-        let given = inputs.given();
-        let start = Instant::now();
-        let outputs = self.session.run(given).map_err(refused)?;
-        let time = start.elapsed();
-        drop(outputs);
-        Ok(time)
+        time_run(&mut self.session, inputs)
     }
+}
+
+/// The time of one run of a session.
+pub(super) fn time_run(session: &mut Session, inputs: &Inputs) -> Result<Duration, RuntimeError> {
+    let given = inputs.given();
+    let start = Instant::now();
+    let outputs = session.run(given).map_err(refused)?;
+    let time = start.elapsed();
+    drop(outputs);
+    Ok(time)
 }
