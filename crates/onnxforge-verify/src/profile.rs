@@ -9,9 +9,9 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use crate::bench::{BenchError, FEWEST};
-use crate::runtime::{Named, Span};
 use crate::runtime::timed::Inputs;
 use crate::runtime::{Level, Runtime};
+use crate::runtime::{Named, Span};
 use onnxforge_ir::{Model, NodeId};
 use onnxforge_ops::Value;
 use onnxforge_ops::eval::{self, Clock, RunError, Session};
