@@ -4,7 +4,7 @@
 
 TEST are files or folders of the tool's own tests (of its source distribution, or of its repository). The interpreter needs the tool, pytest, and what the
 tests import. Written are FOLDER/NAME.onnx and FOLDER/NAME.TOOL.onnx, where NAME is the test and the number of its call. Calls that ask for another model
-than they give (other shapes, inputs or types) are left out; so are results that the test does not accept, tests that fail, and models above --largest.
+than they give (other shapes, inputs or types) are left out; so are steps between two of a tool's own rewrites, results that the test does not accept, tests that fail, and models above --largest.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ OTHER_MODEL = {
     "overwrite_input_shapes", "test_input_shapes", "input_shapes", "inputs", "outputs", "dtype", "unused_output", "custom_lib",
     "include_subgraph", "mutable_initializer", "skip_fusion_patterns", "skip_optimization_node_types",
 }  # fmt: skip
+# Domains of operators that exist only between two steps of a tool: what has them is no model that anybody has.
+BETWEEN_STEPS = {"ai.onnxruntime._fusion"}
 TOOL, FOLDER, LARGEST = "ONNXFORGE_PEER_TOOL", "ONNXFORGE_PEER_FOLDER", "ONNXFORGE_PEER_LARGEST"
 
 
@@ -117,7 +119,8 @@ class Watch:
         name = re.sub(r"[^A-Za-z0-9_\-]+", "_", "-".join(item.nodeid.split("::")[1:]))[:150]
         for number, pair in enumerate(self.pairs):
             before, after = (message.SerializeToString() for message in pair)
-            if max(len(before), len(after)) <= self.largest and pair[0].graph.node:
+            is_step = any(node.domain in BETWEEN_STEPS for message in pair for node in message.graph.node)
+            if max(len(before), len(after)) <= self.largest and pair[0].graph.node and not is_step:
                 stem = f"{name}-{number}"
                 (self.folder / f"{stem}.onnx").write_bytes(before)
                 (self.folder / f"{stem}.{self.tool}.onnx").write_bytes(after)

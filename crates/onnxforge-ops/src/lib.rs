@@ -28,6 +28,7 @@ pub mod contrib;
 mod control;
 mod conv;
 mod elementwise;
+pub mod foreign;
 mod generate;
 mod index;
 mod layout;
@@ -64,6 +65,7 @@ static FAMILIES: &[&[OpDef]] = &[
     control::OPS,
     conv::OPS,
     elementwise::OPS,
+    foreign::OPS,
     generate::OPS,
     index::OPS,
     layout::OPS,

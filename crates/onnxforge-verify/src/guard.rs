@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::engine::{Engine, Engines, may_run_forever};
 use super::local::{Local, LocalReport, Wrong};
-use super::runtime::Runtime;
+use super::runtime::{Runtime, RuntimeError};
 use super::{Options as Comparison, OutputReport, Report, Verdict, VerifyError, Which, verify_inside};
 use onnxforge_ir::{Accuracy, Model, Rewrite};
 use onnxforge_ops::infer::Inference;
@@ -70,6 +70,9 @@ pub struct Proof {
     pub fallback: Option<String>,
     /// The version of the ONNX Runtime that was seen to load the result, where another engine computed.
     pub loaded_by: Option<String>,
+    /// What ONNX Runtime says where it loads the result no more than the model that the passes were given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_loaded: Option<String>,
     /// Comparisons after passes, in the order in which they ran, where that was asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<After>,
@@ -149,12 +152,13 @@ pub fn optimize(
     let original = checks.original.take().unwrap_or_else(|| start.clone());
     loop {
         *model = start.clone();
-        (proof.global, proof.unverified) = (None, None);
+        (proof.global, proof.unverified, proof.not_loaded) = (None, None, None);
         proof.after.clear();
         let first_edit = model.journal().len();
         let mut guard = Guard {
             local: Local::new(checks.local),
             original: &original,
+            start: &start,
             checks,
             proof: &mut proof,
             each: None,
@@ -163,22 +167,27 @@ pub fn optimize(
         let (local, each) = (guard.local, guard.each);
         proof.local = local.report;
         let began = Instant::now();
-        let wrong = match (local.wrong, each) {
-            (Some(wrong), _) => Some(wrong),
-            (None, Some(found)) => Some(blame([&original, &start], model, &work, checks, &found)?),
-            (None, None) if checks.when == When::Local => None,
-            (None, None) if model.journal().len() == first_edit && !is_converted(&original, &start) => None,
+        let found = match (local.wrong, each) {
+            (Some(wrong), _) => Err(wrong),
+            (None, each @ Some(_)) => Ok(each),
+            (None, None) if checks.when == When::Local => Ok(None),
+            (None, None) if model.journal().len() == first_edit && !is_converted(&original, &start) => {
+                Ok(None)
+            }
             // The last pass that changed something was the last to be compared.
-            (None, None) if checks.when == When::Each && proof.global.is_some() => None,
-            (None, None) => match whole(&original, model, checks, &mut proof, options.progress) {
-                Some(found) => Some(blame([&original, &start], model, &work, checks, &found)?),
-                None => None,
-            },
+            (None, None) if checks.when == When::Each && proof.global.is_some() => Ok(None),
+            (None, None) => Ok(whole([&original, &start], model, checks, &mut proof, options.progress)),
+        };
+        let loads = matches!(&found, Ok(Some(found)) if found.loads);
+        let wrong = match found {
+            Err(wrong) => Some(wrong),
+            Ok(Some(found)) => Some(blame([&original, &start], model, &work, checks, &found)?),
+            Ok(None) => None,
         };
         proof.milliseconds += began.elapsed().as_secs_f64() * 1e3;
         let Some(mut wrong) = wrong else { return Ok((outcome, proof)) };
 
-        wrong.reproducer = reproducer(&start, &work, checks, &wrong).map(Box::new);
+        wrong.reproducer = reproducer(&start, &work, checks, &wrong, loads).map(Box::new);
         tracing::warn!(
             "{} of {} is wrong at edit {} ({}: {}); it is reverted",
             wrong.rule,
@@ -203,9 +212,24 @@ pub fn optimize(
 struct Found {
     value: String,
     difference: String,
+    /// ONNX Runtime does not load the second model; nothing is said of what it computes.
+    loads: bool,
 }
 
 impl Found {
+    /// What is found of two models: in what they differ, or with `loads` that ONNX Runtime does not load the second one.
+    fn between(first: &Model, second: &Model, checks: &Options, loads: bool) -> Option<Self> {
+        match loads {
+            true => Self::not_loaded(&Runtime::get().ok()?.takes(second).err()?),
+            false => Self::of(verify_inside(first, second, &checks.comparison, &Silent).as_ref()),
+        }
+    }
+
+    fn not_loaded(error: &RuntimeError) -> Option<Self> {
+        let difference = format!("ONNX Runtime loads only the original: {error}");
+        Some(Self { value: String::new(), difference, loads: true })
+    }
+
     /// What a report says, when it says that models differ.
     fn of(compared: Result<&Report, &VerifyError>) -> Option<Self> {
         match compared {
@@ -218,10 +242,10 @@ impl Found {
                     })
                 };
                 let difference = mismatch.clone().or_else(apart).unwrap_or_default();
-                Some(Self { value: name.clone(), difference })
+                Some(Self { value: name.clone(), difference, loads: false })
             }
             Err(error @ (VerifyError::Run { which: Which::Second, .. } | VerifyError::Interface(_))) => {
-                Some(Self { value: String::new(), difference: error.to_string() })
+                Some(Self { value: String::new(), difference: error.to_string(), loads: false })
             }
             Err(_) => None,
         }
@@ -236,7 +260,7 @@ pub fn compared(
     progress: &dyn Progress,
 ) -> Result<Compared, String> {
     let mut proof = Proof::default();
-    let found = whole(original, model, checks, &mut proof, progress);
+    let found = whole([original; 2], model, checks, &mut proof, progress);
     match (proof.global, found) {
         (Some(report), _) => Ok(Compared::of(&report)),
         (None, Some(_)) => Ok(Compared::BROKEN),
@@ -244,9 +268,10 @@ pub fn compared(
     }
 }
 
-/// Compares the whole models. Where the original does not run, nothing is said but why.
+/// Compares the whole models. Where the original does not run, nothing is said but why, and whether ONNX Runtime loads the result. `start` is the original
+/// at the operator sets of the result.
 fn whole(
-    original: &Model,
+    [original, start]: [&Model; 2],
     model: &Model,
     checks: &mut Options,
     proof: &mut Proof,
@@ -279,41 +304,39 @@ fn whole(
     match compared {
         Err(VerifyError::Undetermined(why)) => {
             proof.unverified = Some(why);
-            None
+            unloadable(start, model, checks, proof)
         }
         Err(error @ (VerifyError::Run { which: Which::First, .. } | VerifyError::Sample(_))) => {
             proof.unverified = Some(error.to_string());
-            None
+            unloadable(start, model, checks, proof)
         }
         compared => {
             let found = Found::of(compared.as_ref());
+            let ran = compared.is_ok() && checks.comparison.engine != Engine::Native;
             proof.global = compared.ok();
-            if found.is_none() && checks.comparison.engine == Engine::Native {
-                return unloadable(original, model, checks, proof, may_be_too_new);
+            if found.is_none() && !ran {
+                return unloadable(start, model, checks, proof);
             }
             found
         }
     }
 }
 
-/// What computes the same must also load where models are run: what ONNX Runtime says where it is found, and loads the original and not the
-/// result. From then on it compares the models. A result that may be too new for it is only reported as loaded, or not.
-fn unloadable(
-    original: &Model,
-    model: &Model,
-    checks: &mut Options,
-    proof: &mut Proof,
-    may_be_too_new: bool,
-) -> Option<Found> {
+/// What computes the same must also load where models are run: what ONNX Runtime says where it is found, and loads the model that the passes were given and
+/// not what they made of it. One that it did not load before, such as one of operator sets that are too new for it, is only reported.
+fn unloadable(start: &Model, model: &Model, checks: &Options, proof: &mut Proof) -> Option<Found> {
     let runtime = Runtime::get().ok().filter(|_| checks.instead == Some(Engine::Ort))?;
+    proof.not_loaded = None;
     let Err(error) = runtime.takes(model) else {
         proof.loaded_by = Some(runtime.version().unwrap_or_default());
         return None;
     };
-    runtime.takes(original).ok().filter(|()| !may_be_too_new)?;
-    (checks.comparison.engine, checks.instead) = (Engine::Ort, Some(Engine::Native));
+    if runtime.takes(start).is_err() {
+        proof.not_loaded = Some(error.to_string());
+        return None;
+    }
     proof.global = None;
-    Some(Found { value: String::new(), difference: format!("ONNX Runtime loads only the original: {error}") })
+    Found::not_loaded(&error)
 }
 
 /// Whether a model was converted to other operator sets.
@@ -322,7 +345,13 @@ fn is_converted(original: &Model, model: &Model) -> bool {
 }
 
 /// A small part of the model as it was before the wrong change, on which its pass does the same again.
-fn reproducer(start: &Model, work: &pipeline::Options<'_>, checks: &Options, wrong: &Wrong) -> Option<Model> {
+fn reproducer(
+    start: &Model,
+    work: &pipeline::Options<'_>,
+    checks: &Options,
+    wrong: &Wrong,
+    loads: bool,
+) -> Option<Model> {
     let options =
         |passes, stop_after| pipeline::Options { passes, stop_after, progress: &Silent, ..work.clone() };
     let first = start.journal().len();
@@ -340,9 +369,8 @@ fn reproducer(start: &Model, work: &pipeline::Options<'_>, checks: &Options, wro
             Some(found) => found.rule == wrong.rule,
             None => {
                 let fired = changed.journal().iter().any(|entry| entry.rule == wrong.rule);
-                fired
-                    && Found::of(verify_inside(part, &changed, &checks.comparison, &Silent).as_ref())
-                        .is_some()
+                let is_loaded = || !loads || Found::between(part, part, checks, loads).is_none();
+                fired && is_loaded() && Found::between(part, &changed, checks, loads).is_some()
             }
         }
     };
@@ -369,8 +397,7 @@ fn blame(
 ) -> Result<Wrong, GuardError> {
     let first = start.journal().len();
     if is_converted(original, start)
-        && let Some(Found { value, difference }) =
-            Found::of(verify_inside(original, start, &checks.comparison, &Silent).as_ref())
+        && let Some(Found { value, difference, .. }) = Found::between(original, start, checks, found.loads)
     {
         return Err(GuardError::Converted { value, difference });
     }
@@ -383,7 +410,7 @@ fn blame(
         let options = pipeline::Options { stop_after: Some(middle), progress: &Silent, ..work.clone() };
         let mut candidate = start.clone();
         pipeline::optimize(&mut candidate, &options);
-        match Found::of(verify_inside(original, &candidate, &checks.comparison, &Silent).as_ref()) {
+        match Found::between(original, &candidate, checks, found.loads) {
             Some(difference) => {
                 (wrong, found) = (middle, difference);
             }
@@ -406,6 +433,7 @@ fn blame(
 struct Guard<'a> {
     local: Local,
     original: &'a Model,
+    start: &'a Model,
     checks: &'a mut Options,
     proof: &'a mut Proof,
     /// What a comparison after a pass found.
@@ -425,7 +453,7 @@ impl Witness for Guard<'_> {
         if self.checks.when == When::Each && self.local.wrong.is_none() {
             let start = Instant::now();
             self.proof.global = None;
-            self.each = whole(self.original, model, self.checks, self.proof, &Silent);
+            self.each = whole([self.original, self.start], model, self.checks, self.proof, &Silent);
             let compared = self.proof.global.as_ref().map(Compared::of);
             self.proof.after.extend(compared.map(|compared| After { pass, compared }));
             self.proof.milliseconds += start.elapsed().as_secs_f64() * 1e3;

@@ -237,3 +237,30 @@ fn a_graph_demands_sizes_of_its_inputs() {
     ));
     assert_eq!(known(&apart, &Inference::of(&apart), "z"), "float[other,3]");
 }
+
+#[test]
+fn shapes_of_operators_of_other_projects() {
+    let model = model(
+        "<ir_version: 10, opset_import: [\"\" : 21, \"qonnx.custom_op.general\" : 1, \"mmdeploy\" : 1]>
+        g (float[B, 3] x, float s, float[B, 8, 10, 10] i, float[B, 18, 6, 7] o, float[4, 8, 3, 3] w,
+           float[B, 50, 2, 16] v, int64[2, 2] sizes, int64[2] starts, float[B, Q, 2, 2, 4, 2] places, float[] unknown)
+          => (float[] a) {
+            quantized = qonnx.custom_op.general.Quant (x, s, s, s)
+            deformed = mmdeploy.MMCVDeformConv2d (i, o, w)
+            modulated = mmdeploy.MMCVModulatedDeformConv2d (i, o, o, w)
+            without = mmdeploy.MMCVDeformConv2d (i, o, unknown)
+            attended = mmdeploy.MMCVMultiScaleDeformableAttention (v, sizes, starts, places, places)
+            nothing = mmdeploy.MMCVMultiScaleDeformableAttention (unknown, sizes, starts, places, places)
+            other = mmdeploy.SomethingElse (x)
+            a = Relu (x)
+          }",
+    );
+    let inference = Inference::of(&model);
+    assert_eq!(known(&model, &inference, "quantized"), "float[B,3]");
+    assert_eq!(known(&model, &inference, "deformed"), "float[B,4,6,7]");
+    assert_eq!(known(&model, &inference, "modulated"), "float[B,4,6,7]");
+    assert!(known(&model, &inference, "without").ends_with(",6,7]"));
+    assert_eq!(known(&model, &inference, "attended"), "float[B,Q,32]");
+    assert_eq!(known(&model, &inference, "nothing"), "float[..]");
+    assert!(is_unknown(&model, &inference, "other"));
+}

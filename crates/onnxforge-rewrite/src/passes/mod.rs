@@ -74,6 +74,8 @@ pub static PASSES: &[&Pass] = &[
     &simplify::merge_gathers::PASS,
     &simplify::merge_min_max::PASS,
     &fuse::fuse_conv_relu::PASS,
+    &target::ort_attention::PASS,
+    &target::ort_gelu::PASS,
     &target::ort_bias_gelu::PASS,
     &target::ort_quick_gelu::PASS,
     &target::ort_matmul::PASS,

@@ -146,7 +146,7 @@ fn show_proof(proof: &Proof, out: &mut dyn Write) -> io::Result<()> {
             "NOT compared with the original: {reason}; give sizes (--verify-dim NAME=N) or inputs (--inputs)"
         )?;
     }
-    let Some(report) = &proof.global else { return Ok(()) };
+    let Some(report) = &proof.global else { return show_loading(proof, out) };
     if let Some(reason) = &proof.fallback {
         writeln!(out, "the {} engine took over: {reason}", report.engine.name())?;
     }
@@ -163,9 +163,7 @@ fn show_proof(proof: &Proof, out: &mut dyn Write) -> io::Result<()> {
         counted(report.samples, "sample"),
         report.engine.name(),
     )?;
-    if let Some(version) = &proof.loaded_by {
-        writeln!(out, "ONNX Runtime {version} loads the result")?;
-    }
+    show_loading(proof, out)?;
     if let Some(why) = report.undetermined() {
         writeln!(out, "{why}; give inputs for which the model is reliable (--inputs)")?;
     }
@@ -177,6 +175,16 @@ fn show_proof(proof: &Proof, out: &mut dyn Write) -> io::Result<()> {
     }
     if !report.sizes.is_empty() {
         writeln!(out, "sizes: {}", report.sizes.join("; "))?;
+    }
+    Ok(())
+}
+
+fn show_loading(proof: &Proof, out: &mut dyn Write) -> io::Result<()> {
+    if let Some(version) = &proof.loaded_by {
+        writeln!(out, "ONNX Runtime {version} loads the result")?;
+    }
+    if let Some(error) = &proof.not_loaded {
+        writeln!(out, "ONNX Runtime loads the result no more than the model before the passes: {error}")?;
     }
     Ok(())
 }

@@ -27,11 +27,11 @@
 //! a cache that nothing else reads when it is longer; masks before the scale, or multiplied; masks of 32 bits on scores of 16, other than 0 and −∞ behind the guard; scales behind the Softmax; scores that something else reads.
 
 use crate::passes::pass;
-use crate::passes::recognize::heads::{self, SWAPPED, Together, repeated, widens};
-use crate::passes::recognize::masks::{self, Masking};
+use crate::passes::recognize::heads::{self, SWAPPED, Together, repeated};
+use crate::passes::recognize::masks;
 use crate::passes::recognize::orders::permutation;
 use crate::passes::recognize::reshape_target::constant_target;
-use crate::passes::recognize::selections::Selection;
+use crate::passes::recognize::scores::Decomposed;
 use crate::passes::targets::{COREML, COREML_FILE, TFLITE, TFLITE_FILE};
 use crate::{At, Change, Cx, Reason, Skip, Trail};
 use onnxforge_ir::dim::Dim;
@@ -55,68 +55,30 @@ static CACHE: At = At { name: "cache", accuracy: MOVED, ops: &["Attention"], app
 static HEADS: At = At { name: "heads", accuracy: MOVED, ops: &["Reshape"], apply: joined_heads };
 
 fn core(cx: &Cx<'_>, root: NodeId) -> Result<Change, Skip> {
-    let (weights, v, y) = (cx.input(root, 0)?, cx.input(root, 1)?, cx.output(root)?);
-    let mut trail = Trail::new(cx, root);
-    let (softmax, guarded) = probabilities(cx, &mut trail, weights).ok_or(Skip::NOT_HERE)?;
-    let mut scores = widened(cx, &mut trail, cx.input(softmax, 0)?);
-    let masked_scores = scores;
-    let mask = trail.attempt(|trail| masked(cx, trail, scores));
-    if let Some((inside, _)) = mask {
-        scores = inside;
-    }
-    let unmasked = scores;
-    let mut scale = 1.0;
-    let softcap = trail.attempt(|trail| capped(cx, trail, scores));
-    if let Some((inside, _)) = softcap {
-        scores = inside;
-    }
-    scores = unscaled_scores(cx, &mut trail, scores, &mut scale);
-    let [q, transposed] = trail.pair(scores, "MatMul").ok_or(Skip::NOT_HERE)?;
-    let q = unscaled(&mut trail, q, &mut scale);
-    let transposed = unscaled(&mut trail, transposed, &mut scale);
-    let (k, perm) = transposition(cx, &mut trail, transposed).ok_or(Skip::NOT_HERE)?;
-    let k = unscaled(&mut trail, k, &mut scale);
-    if [q, k, v].iter().any(|&value| cx.rank(value).ok() != Some(4)) {
-        return Err(Skip::NOT_HERE);
-    }
-
-    // It is attention. What is left are reasons to leave it.
-    let rank = cx.rank(cx.output(softmax)?)?;
-    if cx.axis(softmax, rank)? != rank - 1 || cx.opset(softmax) < 13 {
-        return Err(Reason::Attribute("axis").into());
-    }
-    let (narrow, wide) = (cx.dtype(q)?, cx.dtype(cx.output(softmax)?)?);
+    let y = cx.output(root)?;
+    let found = Decomposed::of(cx, Trail::new(cx, root), root)?;
+    let Decomposed { q, k, v, .. } = found;
+    let probabilities = cx.output(found.softmax)?;
+    let (narrow, wide) = (cx.dtype(q)?, cx.dtype(probabilities)?);
     let dtype = if cx.dtype(v)? == narrow { narrow } else { DType::F32 };
     if ![narrow, wide, cx.dtype(v)?].iter().all(|of| matches!(of, DType::F32 | DType::F16 | DType::BF16)) {
         return Err(Skip::at(Reason::Type, q));
     }
-    let attribute = scale as f32;
+    let attribute = found.scale as f32;
     if !(attribute.is_finite() && attribute > 0.0) {
         return Err(Skip::because("the scale is not a positive number"));
     }
-    // No operand is stretched, by a scale neither, unless one head of keys and values is for all queries; only then does each head of the
-    // operator see what it saw.
-    let (queries, values) = (cx.shape(q)?, cx.shape(v)?);
-    let keys: Vec<Dim> = (0..4)
-        .map(|axis| cx.shape(k).map(|shape| shape[KEYS[perm][axis]].clone()))
-        .collect::<Result<_, _>>()?;
-    let fits = cx.same_dim(&queries[0], &keys[0])
-        && (cx.same_dim(&queries[1], &keys[1]) || keys[1].as_const() == Some(1))
-        && cx.same_shape(&keys[..3], &values[..3])
-        && cx.same_dim(&queries[3], &keys[3]);
-    if !fits {
-        return Err(Skip::at(Reason::Broadcast, k));
-    }
-    let kept = match mask {
-        Some((_, mask)) => {
+    let [queries, keys] = found.scores(cx)?;
+    let kept = match found.mask {
+        Some(mask) => {
             // Scores that keep their shape have a row and a column for each that the mask has.
-            let fits = cx.same_shape(cx.shape(masked_scores)?, cx.shape(unmasked)?);
-            Some(masks::keep(cx, mask, [&queries[2], &keys[2]], fits, guarded)?)
+            let fits = cx.same_shape(cx.shape(found.masked)?, cx.shape(found.unmasked)?);
+            Some(masks::keep(cx, mask, [&queries, &keys], fits, found.guarded)?)
         }
         None => None,
     };
-    let mut change = trail.change()?;
-    let k: Operand = match KEYS[perm] {
+    let mut change = found.trail.change()?;
+    let k: Operand = match found.keys {
         [0, 1, 2, 3] => k.into(),
         axes => change.op("Transpose", [k.into()], [("perm", axes.map(|axis| axis as i64).to_vec()).into()]),
     };
@@ -131,7 +93,7 @@ fn core(cx: &Cx<'_>, root: NodeId) -> Result<Change, Skip> {
         inputs.push(mask.operand(&mut change, [q, v], dtype)?);
     }
     let mut attrs: Vec<Attr> = vec![("scale", attribute).into()];
-    if let Some((_, cap)) = softcap {
+    if let Some(cap) = found.softcap {
         attrs.push(("softcap", cap as f32).into());
     }
     if wide != dtype {
@@ -144,123 +106,6 @@ fn core(cx: &Cx<'_>, root: NodeId) -> Result<Change, Skip> {
     }
     change.replace(y, result);
     Ok(change)
-}
-
-/// The Softmax whose result `value` is, rounded to 16 bits or not, and whether NaN becomes 0 on the way.
-fn probabilities(cx: &Cx<'_>, trail: &mut Trail<'_>, value: ValueId) -> Option<(NodeId, bool)> {
-    let outside = trail.attempt(|trail| unguarded(cx, trail, value));
-    let rounded = outside.unwrap_or(value);
-    let unrounded = trail.attempt(|trail| {
-        let wide = trail.through(rounded, "Cast")?;
-        widens(cx, rounded, wide).then_some(wide)
-    });
-    let value = unrounded.unwrap_or(rounded);
-    let inside = trail.attempt(|trail| unguarded(cx, trail, value));
-    let softmax = trail.step(inside.unwrap_or(value), "Softmax")?;
-    Some((softmax, outside.or(inside).is_some()))
-}
-
-/// What is 0 instead of NaN in `value`.
-fn unguarded(cx: &Cx<'_>, trail: &mut Trail<'_>, value: ValueId) -> Option<ValueId> {
-    let select = trail.step(value, "Where")?;
-    let &[Some(condition), Some(zero), Some(probability)] = cx.node(select).inputs() else { return None };
-    let tested = trail.through(condition, "IsNaN")?;
-    (tested == probability && cx.uniform(zero) == Some(0.0)).then_some(probability)
-}
-
-/// What `value` has in 32 bits, if that is something of 16 bits.
-fn widened(cx: &Cx<'_>, trail: &mut Trail<'_>, value: ValueId) -> ValueId {
-    let inside = trail.attempt(|trail| {
-        let narrow = trail.through(value, "Cast")?;
-        widens(cx, narrow, value).then_some(narrow)
-    });
-    inside.unwrap_or(value)
-}
-
-/// What is masked, and by what: the operand of a sum that is no product, or a condition by which low numbers are chosen instead.
-fn masked(cx: &Cx<'_>, trail: &mut Trail<'_>, scores: ValueId) -> Option<(ValueId, Masking)> {
-    let is_score = |trail: &Trail<'_>, value: ValueId| {
-        let mut trail = trail.clone();
-        let mut scale = 1.0;
-        let inside = capped(cx, &mut trail, value).map_or(value, |(inside, _)| inside);
-        let product = unscaled_scores(cx, &mut trail, inside, &mut scale);
-        trail.step(product, "MatMul").is_some() && cx.rank(value).ok() == Some(4)
-    };
-    let chosen = |trail: &Trail<'_>, condition: ValueId, [yes, no]: [ValueId; 2]| {
-        let (seen, kept, low) = match (cx.uniform(yes), cx.uniform(no)) {
-            (None, Some(low)) => (true, yes, low),
-            (Some(low), None) => (false, no, low),
-            _ => return None,
-        };
-        is_score(trail, kept).then_some((kept, Masking::Choice { condition, seen, low }))
-    };
-    let by_where = |trail: &mut Trail<'_>| {
-        let node = trail.step(scores, "Where")?;
-        let &[Some(condition), Some(yes), Some(no)] = cx.node(node).inputs() else { return None };
-        chosen(trail, condition, [yes, no])
-    };
-    let by_arithmetic = |trail: &mut Trail<'_>| {
-        let node = trail.step(scores, "Add")?;
-        let Selection { condition, yes, no, products } = Selection::of(cx, node)?;
-        let found = chosen(trail, condition, [yes, no])?;
-        // What is made of the condition may serve other layers, too.
-        trail.step(products[usize::from(found.0 == no)], "Mul")?;
-        Some(found)
-    };
-    if let Some(found) = trail.attempt(by_where).or_else(|| trail.attempt(by_arithmetic)) {
-        return Some(found);
-    }
-    let [a, b] = trail.pair(scores, "Add")?;
-    match (is_score(trail, a), is_score(trail, b)) {
-        (true, false) => Some((a, Masking::Sum(b))),
-        (false, true) => Some((b, Masking::Sum(a))),
-        _ => None,
-    }
-}
-
-/// What is capped, and by which number: c · tanh(x / c).
-fn capped(cx: &Cx<'_>, trail: &mut Trail<'_>, value: ValueId) -> Option<(ValueId, f64)> {
-    trail.attempt(|trail| {
-        let value = widened(cx, trail, value);
-        let (bounded, cap) = trail.with_number(value, "Mul")?;
-        let quotient = trail.through(bounded, "Tanh")?;
-        let (inside, divisor) = trail.with_number(quotient, "Div")?;
-        (cap == divisor && cap > 0.0).then_some((inside, cap))
-    })
-}
-
-/// What is multiplied or divided by numbers, of which `scale` gets the product.
-fn unscaled(trail: &mut Trail<'_>, mut value: ValueId, scale: &mut f64) -> ValueId {
-    loop {
-        if let Some((inside, factor)) = trail.with_number(value, "Mul") {
-            *scale *= factor;
-            value = inside;
-        } else if let Some((inside, divisor)) = trail.with_number(value, "Div") {
-            *scale /= divisor;
-            value = inside;
-        } else {
-            return value;
-        }
-    }
-}
-
-/// The product of matrices of which `value` is a multiple, in 32 bits or as it was.
-fn unscaled_scores(cx: &Cx<'_>, trail: &mut Trail<'_>, value: ValueId, scale: &mut f64) -> ValueId {
-    let wide = unscaled(trail, value, scale);
-    let narrow = widened(cx, trail, wide);
-    unscaled(trail, narrow, scale)
-}
-
-/// Orders of axes that make [batch, head, size, sequence] of keys, and the order that makes [batch, head, sequence, size] instead.
-const TRANSPOSED: [[usize; 4]; 2] = [[0, 1, 3, 2], [0, 2, 3, 1]];
-const KEYS: [[usize; 4]; 2] = [[0, 1, 2, 3], [0, 2, 1, 3]];
-
-/// What is transposed, and by which of [`TRANSPOSED`].
-fn transposition(cx: &Cx<'_>, trail: &mut Trail<'_>, value: ValueId) -> Option<(ValueId, usize)> {
-    let node = trail.step(value, "Transpose")?;
-    let perm = permutation(cx, node).ok()?;
-    let order = TRANSPOSED.iter().position(|order| perm == order)?;
-    Some((cx.node(node).input(0)?, order))
 }
 
 /// Keys and values of groups of heads: what Unsqueeze, Expand and Reshape repeat is read as it was.

@@ -90,7 +90,7 @@ fn heads(cx: &Cx<'_>, reshape: NodeId) -> Result<Change, Skip> {
         None => sizes_at_run_time(cx, &mut change, reshape, x, y)
             .ok_or_else(|| Skip::at(Reason::UnknownShape, target))?,
     };
-    let flat: Operand = match flattened(cx, x, inner, product) {
+    let flat: Operand = match flattened(cx, x, inner, reshape) {
         Some(flat) => flat.into(),
         None if products_of(cx, x) < 2 => return Err(Reason::MoreNodes.into()),
         None => {

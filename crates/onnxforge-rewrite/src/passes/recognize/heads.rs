@@ -139,6 +139,30 @@ impl Together {
         Ok(Self { heads, source, width: Some(width), norm, rotation, moves: vec![transpose] })
     }
 
+    /// Of `value`, [batch, sequence, head, size], which `reader` reads: heads that were split off, or that lie so.
+    pub fn behind(cx: &Cx<'_>, value: ValueId, reader: NodeId) -> Result<Self, Skip> {
+        let shape = cx.shape(value)?;
+        let [batch, sequence, heads, size] = shape else { return Err(Skip::NOT_HERE) };
+        let unknown = || Skip::at(Reason::UnknownShape, value);
+        let heads = heads.as_const().ok_or_else(unknown)?;
+        let width = size.as_const().and_then(|size| size.checked_mul(heads)).ok_or_else(unknown)?;
+        let plain = Self {
+            heads,
+            source: Source::Value(value),
+            width: Some(width),
+            norm: None,
+            rotation: None,
+            moves: vec![],
+        };
+        let Some(split) = cx.producer(value, "Reshape", reader) else { return Ok(plain) };
+        let x = cx.input(split, 0)?;
+        let together = [batch.clone(), sequence.clone(), width.into()];
+        Ok(match cx.same_shape(cx.shape(x)?, &together) {
+            true => Self { source: Source::Value(x), width: None, moves: vec![split], ..plain },
+            false => plain,
+        })
+    }
+
     /// The value with heads as one axis.
     pub fn operand(&self, cx: &Cx<'_>, change: &mut Change) -> Result<Operand, Skip> {
         self.moves.iter().for_each(|&node| change.absorb(node));

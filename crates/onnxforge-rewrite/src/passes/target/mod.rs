@@ -2,8 +2,10 @@
 
 pub mod decompose_layernorm;
 pub mod decompose_split;
+pub mod ort_attention;
 pub mod ort_bias_gelu;
 pub mod ort_conv_activation;
+pub mod ort_gelu;
 pub mod ort_gemm_activation;
 pub mod ort_matmul;
 pub mod ort_quick_gelu;

@@ -1,6 +1,7 @@
 //! ort_bias_gelu: Gelu of the sum of a tensor and a bias becomes ONNX Runtime's BiasGelu, or its FastGelu.
 //!
-//! **Matches** Gelu, exact or by tanh, of the sum of a tensor and a constant vector of its features that nothing else reads. For the target `ort`.
+//! **Matches** Gelu, exact or by tanh, of the standard or of ONNX Runtime, of the sum of a tensor and a constant vector of its features that nothing else reads. For the
+//! target `ort`.
 //! **Accuracy** `Rounding`: the function is computed by other code.
 //! **Proof** These are the definitions of the operators.
 //! **Bound** One rounding of the sum and those of the same formula before and after. The constants that each kernel has for √2, or for √(2/π) and 0.044715,
@@ -15,11 +16,20 @@ use onnxforge_ir::{Accuracy, DType, NodeId};
 
 pass!(ort_bias_gelu { stage: Target, runs: Only(&[&ORT]), rules: [FUSE] });
 
-static FUSE: At =
-    At { name: "fuse", accuracy: Accuracy::Rounding { ulps: 8.0 }, ops: &["Gelu"], apply: fuse };
+static FUSE: At = At {
+    name: "fuse",
+    accuracy: Accuracy::Rounding { ulps: 8.0 },
+    ops: &["Gelu", "com.microsoft.Gelu", "com.microsoft.FastGelu"],
+    apply: fuse,
+};
 
 fn fuse(cx: &Cx<'_>, gelu: NodeId) -> Result<Change, Skip> {
-    let total = cx.input(gelu, 0)?;
+    let (total, op) = (cx.input(gelu, 0)?, cx.node(gelu).op());
+    let by_tanh = match &*op.name {
+        "FastGelu" if cx.node(gelu).input(1).is_some() => return Err(Skip::NOT_HERE),
+        "FastGelu" => true,
+        _ => op.is("Gelu") && cx.call(gelu)?.text("approximate")? == "tanh",
+    };
     let sum = cx.producer(total, "Add", gelu).ok_or(Skip::NOT_HERE)?;
     let (x, bias) =
         features(cx, sum).ok_or(Skip::because("what is added is no constant vector of the features"))?;
@@ -27,7 +37,7 @@ fn fuse(cx: &Cx<'_>, gelu: NodeId) -> Result<Change, Skip> {
         return Err(Skip::at(Reason::Type, x));
     }
     cx.read_only_by(total, gelu)?;
-    let name = if cx.call(gelu)?.text("approximate")? == "tanh" { "FastGelu" } else { "BiasGelu" };
+    let name = if by_tanh { "FastGelu" } else { "BiasGelu" };
     let mut change = cx.change(&[sum, gelu]);
     let fused = change.contrib(name, [x.into(), bias.into()], 1, []);
     change.replace(cx.output(gelu)?, fused.output(0));
