@@ -126,13 +126,11 @@ impl Observed {
     }
 }
 
-/// Nodes of the main graph without a name, as those of functions that ONNX Runtime put into it. It calls them after their operator and a number when
-/// they run, in the order in which they are in the file. Of operators that ran more or less often than there are such nodes, nothing is told.
+/// Nodes of the main graph without a name, as those of functions that ONNX Runtime put into it. It calls them after their operator and their
+/// number in the graph, which has the order of the file. Of operators that ran more or less often than there are such nodes, nothing is told.
 fn unnamed(sessions: &[Measured<Named>], saved: &Model) -> HashMap<Named, NodeId> {
-    let is_numbered = |ran: &&Named| {
-        let number = ran.name.strip_prefix(&*ran.op).and_then(|rest| rest.strip_prefix('_'));
-        number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
-    };
+    let number =
+        |ran: &Named| -> Option<u64> { ran.name.strip_prefix(&*ran.op)?.strip_prefix('_')?.parse().ok() };
     let mut waiting: HashMap<&str, Vec<NodeId>> = HashMap::new();
     let mut known: HashSet<&str> = HashSet::new();
     for (id, node) in saved.nodes() {
@@ -149,13 +147,14 @@ fn unnamed(sessions: &[Measured<Named>], saved: &Model) -> HashMap<Named, NodeId
     let first = sessions.first().and_then(|session| session.runs.first());
     let calls = first.iter().flat_map(|run| &run.calls).map(|call| &call.node);
     let mut ran: HashMap<&str, Vec<&Named>> = HashMap::new();
-    for node in calls.filter(is_numbered).filter(|node| !known.contains(&*node.name)) {
+    for node in calls.filter(|node| number(node).is_some()).filter(|node| !known.contains(&*node.name)) {
         let of_op = ran.entry(&node.op).or_default();
         if !of_op.contains(&node) {
             of_op.push(node);
         }
     }
-    let pairs = ran.into_iter().filter_map(|(op, ran)| {
+    let pairs = ran.into_iter().filter_map(|(op, mut ran)| {
+        ran.sort_by_key(|node| number(node));
         let nodes = waiting.get(op).filter(|nodes| nodes.len() == ran.len())?;
         Some(ran.into_iter().cloned().zip(nodes.iter().copied()))
     });

@@ -73,17 +73,19 @@ fn fixed(first: &Model, second: &Model) -> BTreeMap<String, usize> {
     };
     let others = shapes(second);
     let pairs = shapes(first).into_iter().filter_map(|(name, shape)| Some((shape, others.get(&name)?)));
-    let mut fixed = BTreeMap::new();
+    let mut fixed: BTreeMap<String, Option<usize>> = BTreeMap::new();
     for (mine, theirs) in pairs.filter(|(mine, theirs)| mine.len() == theirs.len()) {
         for pair in mine.iter().zip(theirs) {
             if let (DeclaredDim::Named(name), DeclaredDim::Size(size)) = pair
-                && let Ok(size) = usize::try_from(*size)
+                && let Some(size) = usize::try_from(*size).ok().filter(|&size| size > 0)
             {
-                fixed.insert(name.to_string(), size);
+                // Two sizes of one name are none.
+                let known = fixed.entry(name.to_string()).or_insert(Some(size));
+                *known = known.filter(|&known| known == size);
             }
         }
     }
-    fixed
+    fixed.into_iter().filter_map(|(name, size)| Some((name, size?))).collect()
 }
 
 /// Compares what two models compute: the first is the reference.
@@ -99,7 +101,8 @@ pub fn verify_with(
     progress: &dyn Progress,
 ) -> Result<Verified, Error> {
     options.engine.check()?;
-    let mut fixed = fixed(first, second);
+    // Inputs that are given have the sizes that they have.
+    let mut fixed = if options.given.is_empty() { fixed(first, second) } else { BTreeMap::new() };
     fixed.retain(|name, _| !options.dims.contains_key(name));
     let mut dims = options.dims.clone();
     dims.extend(fixed.clone());

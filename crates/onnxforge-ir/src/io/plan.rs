@@ -52,7 +52,8 @@ pub(super) struct DataPlan {
 struct Kept {
     source: Arc<MappedFile>,
     name: String,
-    moves: Moves,
+    /// Where its ranges go, when it is copied.
+    moves: Option<Moves>,
 }
 
 /// Where ranges of a data file go in its copy: what no tensor uses is left out, and pages stay pages, which is what systems copy
@@ -216,18 +217,19 @@ impl DataPlan {
                 site.is_in_use(&location) && source.is_stored_in(&target)
             };
         let shares = !stays && is_original && self.mode == External::Share && !site.is_model(&location);
-        let (mut name, mut moves) = (location.to_string(), Moves::default());
+        let (mut name, mut moves) = (location.to_string(), None);
         if shares {
             self.shared.push(path.with_file_name(&*location));
         } else if !stays {
             name = site.name_for(&location);
-            moves = Moves::packing(source.parts.keys().map(|&(offset, length)| (offset, length as u64)));
+            let packed = Moves::packing(source.parts.keys().map(|&(offset, length)| (offset, length as u64)));
             let part =
-                |((offset, _), blob): (&(u64, usize), &Blob)| (moves.target(*offset), blob.clone().into());
+                |((offset, _), blob): (&(u64, usize), &Blob)| (packed.target(*offset), blob.clone().into());
             let parts: Vec<(u64, Payload)> = source.parts.iter().map(part).collect();
             let end = parts.iter().map(|(offset, payload)| offset + payload.byte_len()).max().unwrap_or(0);
             let is_below = name.contains('/');
             self.files.push(DataFile { target: site.folder.join(&name), is_below, parts, end });
+            moves = Some(packed);
         }
         self.kept.insert(location, Kept { source: source.file, name, moves });
     }
@@ -271,9 +273,13 @@ impl DataPlan {
         if kept.name != *reference.location {
             set("location", &kept.name);
         }
-        let target = kept.moves.target(reference.offset);
-        if target != reference.offset {
-            set("offset", &target.to_string());
+        if let Some(moves) = &kept.moves {
+            let target = moves.target(reference.offset);
+            if target != reference.offset {
+                set("offset", &target.to_string());
+            }
+            // That of the original's file.
+            entries.retain(|entry| entry.key.as_deref() != Some("checksum"));
         }
         Some(Place::Beside(entries))
     }

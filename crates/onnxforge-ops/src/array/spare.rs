@@ -148,20 +148,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn buffers_are_used_again_while_something_runs() {
-        // Other tests of this process hold, take and give buffers, too: an odd size tells.
-        let count = LARGE + 4711;
-        let reuse = Reuse::begin();
-        let room = Held::new(vec![0u8; 64 * count]);
-        drop(room);
-        drop(Held::new(vec![7f32; count]));
-        let again: Vec<f32> = unset(count);
-        assert_eq!(again, vec![7.0; count]);
-        assert_eq!(unset::<f32>(count), vec![0.0; count], "it is taken once");
-        drop(Held::new(again));
-        assert_eq!(unset::<f32>(count / 2), vec![0.0; count / 2], "one that is much too long is left alone");
-        assert_eq!(unset::<i32>(count), vec![0; count], "buffers of other types are new");
-        assert_eq!(Held::new(vec![1f32; count]).into_elements(), vec![1.0; count]);
-        drop(reuse);
+    fn what_is_kept_stays_below_the_limit() {
+        let buffer = |count: usize| vec![0f32; count];
+        let mut spare = Spare { most: 800, held: 200, runs: 1, ..Spare::default() };
+        for count in [100, 50, 40] {
+            spare.kept += bytes(&buffer(count));
+            spare.buffers.push(buffer(count));
+        }
+        // 200 bytes are held and 760 are kept; 1,000 are allowed.
+        assert!(spare.surplus().is_empty());
+        spare.held = 500;
+        let sizes: Vec<usize> = spare.surplus().iter().map(Vec::len).collect();
+        assert_eq!((sizes, spare.kept), (vec![40, 50], 400), "the smallest go first");
+        spare.runs = 0;
+        assert_eq!((spare.surplus().len(), spare.kept), (1, 0), "nothing is kept when nothing runs");
+    }
+
+    #[test]
+    fn elements_come_back_as_they_were() {
+        let _reuse = Reuse::begin();
+        assert_eq!(Held::new(vec![1f32; LARGE]).into_elements(), vec![1.0; LARGE]);
+        assert_eq!(unset::<f32>(LARGE + 1).len(), LARGE + 1);
+        assert_eq!(unset::<i32>(LARGE), vec![0; LARGE], "buffers of other types are new");
     }
 }

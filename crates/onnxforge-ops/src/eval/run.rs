@@ -119,6 +119,7 @@ impl<'s, 'm> Run<'s, 'm> {
         let turned = &self.session.turned;
         let is_wanted = || node.outputs().iter().flatten().any(|output| self.kept.borrow().contains(output));
         if turned.spared.contains(&id) && !is_wanted() {
+            self.forget(last);
             return Ok(());
         }
         let weights = turned.weights.get(&id).copied();

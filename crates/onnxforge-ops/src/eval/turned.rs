@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use onnxforge_ir::value::Use;
+use onnxforge_ir::value::{Def, Use};
 use onnxforge_ir::{Model, NodeId, ValueId};
 
 use crate::callee::{Callee, Functions};
@@ -39,7 +39,9 @@ fn transpose(model: &Model, id: NodeId, functions: &Functions) -> Option<(ValueI
     let node = model.node(id);
     let Callee::Operator(call) = functions.callee(model, id, None) else { return None };
     let (weights, matrix) = (node.input(0)?, node.output(0)?);
-    let is_matrix = node.op().is("Transpose") && model.constant(weights)?.shape().len() == 2;
+    // An input with a default may be given another value.
+    let is_fixed = matches!(model.value(weights).def(), Def::Constant { .. });
+    let is_matrix = node.op().is("Transpose") && is_fixed && model.constant(weights)?.shape().len() == 2;
     let turns = call.opt_ints("perm").ok()?.is_none_or(|perm| perm == [1, 0]);
     (is_matrix && turns).then_some((weights, matrix))
 }
@@ -47,6 +49,8 @@ fn transpose(model: &Model, id: NodeId, functions: &Functions) -> Option<(ValueI
 /// The MatMul of the graph that a use is the second operand of.
 fn product(model: &Model, used: &Use, functions: &Functions) -> Option<NodeId> {
     let Use::Input { node, index: 1 } = *used else { return None };
-    let is_product = model.node(node).op().is("MatMul") && functions.get(model.node(node).op()).is_none();
+    let is_product = model.node(node).op().is("MatMul")
+        && model.node(node).inputs().len() == 2
+        && functions.get(model.node(node).op()).is_none();
     (is_product && model.node(node).scope() == model.main()).then_some(node)
 }

@@ -158,7 +158,10 @@ pub fn matmul(w: &mut Writer<'_>, id: NodeId) -> Result<(), Why> {
     }
     let mut inputs = [w.tensor(a)?, w.tensor(b)?];
     let is_turned = |value| w.model.value(value).node().is_some_and(|from| w.node(from).op().is("Transpose"));
-    if a == b && is_turned(a) {
+    if inputs[0] == inputs[1]
+        && schema::type_of(w.type_of(inputs[1])) == Some(DType::F32)
+        && is_turned(w.resolved(a))
+    {
         // XNNPACK would take what is transposed for both operands, and turn one of them.
         let shape = w.shape(b)?;
         let copy = w.scratch(id, DType::F32, &shape)?;

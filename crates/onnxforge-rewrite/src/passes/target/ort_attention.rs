@@ -196,10 +196,11 @@ fn bias(cx: &Cx<'_>, id: NodeId) -> Result<Change, Skip> {
         return Err(Skip::NOT_HERE);
     }
     let vector = |(value, bias): (ValueId, Option<ValueId>)| {
+        // Keys and values of four axes have their heads apart.
+        let [_, _, width] = cx.shape(value)? else { return Err(Skip::NOT_HERE) };
         if let Some(bias) = bias {
             return cx.constant(bias).cloned();
         }
-        let [_, _, width] = cx.shape(value)? else { return Err(Skip::NOT_HERE) };
         let width = width.as_const().and_then(|width| usize::try_from(width).ok());
         // A size that only a declaration knows takes no memory.
         let width =
@@ -283,6 +284,7 @@ fn packed(cx: &Cx<'_>, id: NodeId) -> Result<Change, Skip> {
     let widths: Vec<i64> = weights.iter().map(|matrix| matrix.shape()[1] as i64).collect();
     let bias = node.input(3).map(|bias| cx.constant(bias).map(|_| bias)).transpose()?;
     let together = Tensor::concatenated(&weights, 1).map_err(|_| Skip::from(Reason::Type))?;
+    products.sort_unstable();
     products.dedup();
     let mut change = cx.change(&[id]);
     products.iter().for_each(|&product| change.absorb(product));

@@ -8,7 +8,7 @@
 //! **Proof** This is the definition of the operator: α · A' · B', where A' and B' may be transposed, with the first axis as one of the matrix or not; (A · B)ᵀ is Bᵀ · Aᵀ.
 //! **Bound** `transposed` and `turned` sum the same n products: n roundings before and after. `scaled`: before, n and one for the factor; after, one of α (computed in 64
 //! bits) and one of its product: n + 2, one more, half an ulp at the scale |α| · Σ|a·b|.
-//! **Never** other orders of axes; vectors; a first axis that moves where the other factor has more or fewer axes, which ONNX Runtime refuses; products with constants that are transposed, since ONNX
+//! **Never** other orders of axes; vectors; a product of no summands, for which ONNX Runtime gives anything when it is transposed; a first axis that moves where the other factor has more or fewer axes, which ONNX Runtime refuses; products with constants that are transposed, since ONNX
 //! Runtime packs the second factor only; numbers of 64 bits;
 //! factors that are 0, very small, very large or no number.
 
@@ -139,6 +139,11 @@ fn turned(cx: &Cx<'_>, transpose: NodeId) -> Result<Change, Skip> {
     }
     if let Some(&constant) = [a, b].iter().find(|&&factor| cx.model.constant(factor).is_some()) {
         return Err(Skip::at(Reason::Rule("a factor is constant"), constant));
+    }
+    // Where there is nothing to sum, ONNX Runtime 1.31 leaves memory as it was; MatMul gives zeros.
+    let inner = cx.shape(a)?.iter().rev().nth(usize::from(first.swap));
+    if !inner.is_some_and(|size| size.provably_positive(cx.symbols())) {
+        return Err(Skip::at(Reason::UnknownShape, a));
     }
     cx.read_only_by(value, transpose)?;
     let turn = |moves: Moves| Moves { swap: !moves.swap, ..moves };
