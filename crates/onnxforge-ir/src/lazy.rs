@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use super::dtype::DType;
-use super::tensor::{Data, Tensor, TensorError};
+use super::tensor::{Data, Storage, Tensor, TensorError};
 use onnxforge_proto::blob::Stream;
 
 /// How many bytes are worked on at a time.
@@ -70,6 +70,18 @@ impl Tensor {
         }
         let lazy = Lazy::Transpose { source: source.clone(), perm };
         Tensor::new(self.dtype(), shape, Data::Lazy(lazy.into()))
+    }
+
+    /// Whether the elements come from a data file, possibly in another form.
+    pub(crate) fn is_of_data_file(&self) -> bool {
+        match self.data() {
+            Data::Lazy(lazy) => match &**lazy {
+                Lazy::Transpose { source, .. } | Lazy::Scale { source, .. } => source.is_of_data_file(),
+                Lazy::Concat { parts, .. } => parts.iter().any(Self::is_of_data_file),
+                Lazy::Generated(_) => false,
+            },
+            _ => matches!(self.storage(), Storage::External(_)),
+        }
     }
 
     /// What this tensor is the transpose of, and by which order, where its shape is still what came out.

@@ -140,12 +140,13 @@ impl DataPlan {
         let tensor_error = |source| SaveError::Tensor { path: path.to_owned(), source };
         let mut total = 0u64;
         let mut sources: BTreeMap<Str, Source> = BTreeMap::new();
-        let mut overwritten = None;
+        let (mut overwritten, mut were_external) = (None, false);
         to_message(model, &mut |tensor| {
             if let Data::Unavailable(why) = tensor.data() {
                 return Err(TensorError::Unavailable(why.clone()));
             }
             total = total.saturating_add(tensor.byte_len());
+            were_external |= is_made(tensor) && tensor.is_of_data_file();
             if let Some((file, reference, blob)) = kept_range(tensor) {
                 if overwritten.is_none() && file.is_at(path) {
                     overwritten = Some(reference.location.clone());
@@ -196,6 +197,9 @@ impl DataPlan {
                 }
                 obsolete.retain(|old| plan.kept.values().all(|kept| kept.name != **old));
                 plan.choose_first();
+                if plan.files.is_empty() && were_external {
+                    plan.first_name = site.own_name();
+                }
             }
             _ => plan.first_name = site.own_name(),
         }
@@ -251,7 +255,9 @@ impl DataPlan {
             (_, Data::Strings(_)) => Ok(Place::Inside),
             (External::Keep | External::Share, _) => match self.place_kept(tensor) {
                 Some(place) => Ok(place),
-                None if is_made(tensor) && is_large && !self.files.is_empty() => self.place_in_first(tensor),
+                None if is_made(tensor) && is_large && !self.first_name.is_empty() => {
+                    self.place_in_first(tensor)
+                }
                 None => Ok(Place::Inside),
             },
             (External::Split, _) if is_large => self.place_in_first(tensor),

@@ -407,6 +407,39 @@ fn a_copied_data_file_holds_what_the_model_reads() {
     assert_eq!(fs::read(root.path().join("in/w.bin")).unwrap(), pattern(1 << 20, 7));
 }
 
+/// The model with the weight `b` the other way round.
+fn turned(mut model: Model) -> Model {
+    let mut edit = Rewrite::new("test", "rule", Accuracy::BitExact, vec![]);
+    let b = model.constant(value(&model, "b")).unwrap();
+    let b = b.reshaped([2, b.byte_len() as usize / 2]).unwrap().transposed(&[1, 0]).unwrap();
+    let b = edit.constant("turned", b);
+    edit.redefine(value(&model, "b"), b);
+    model.commit(edit).unwrap();
+    model
+}
+
+#[test]
+fn external_weights_stay_external_when_all_are_changed() {
+    for mode in [External::Keep, External::Share] {
+        let root = folder();
+        let tensors = || vec![external("b", "w.bin", Some(64), 8000)];
+        let path = put(&root.path().join("in"), "m.onnx", tensors(), &[("w.bin", pattern(9000, 7))]);
+        let out = in_new_folder(root.path(), "out/m.onnx");
+        let model = turned(open(&path));
+        store(&model, &out, mode).unwrap();
+        assert_eq!(constants(&open(&out)), constants(&model));
+        assert_eq!(fs::metadata(root.path().join("out/m.onnx.data")).unwrap().len(), 8000, "{mode:?}");
+        // In place, too, again and again: data that nothing reads any more goes if it is the model's own.
+        for _ in 0..3 {
+            let model = turned(open(&out));
+            store(&model, &out, mode).unwrap();
+            assert_eq!(constants(&open(&out)), constants(&model));
+            assert_eq!(names(&root.path().join("out")).len(), 2, "{mode:?}");
+            assert!(fs::metadata(&out).unwrap().len() < 2000);
+        }
+    }
+}
+
 #[test]
 fn a_failed_save_leaves_everything_as_it_was() {
     let root = folder();

@@ -1,6 +1,6 @@
 //! Large buffers that are used again.
 //!
-//! Memory that comes from the system comes page by page, each with a fault; where values are large, that takes a fifth of a run.
+//! Memory that comes from the system comes page by page, each with a fault, which may take longer than the operator.
 //! While something runs, buffers that nobody holds any more stay here for the next results of about their size, as long as all
 //! together take a quarter more at most than the values that were there at one time.
 
