@@ -87,7 +87,7 @@ pub struct PassOutcome {
     pub bytes: i64,
     /// Time.
     pub time: Duration,
-    /// What it is about and left alone in its last run, each place once.
+    /// What it is about and skipped in its last run, each place once.
     pub skipped: Vec<Skipped>,
 }
 

@@ -30,7 +30,7 @@ use crate::passes::pass;
 use crate::passes::recognize::heads::{self, SWAPPED, Together, repeated};
 use crate::passes::recognize::masks;
 use crate::passes::recognize::orders::permutation;
-use crate::passes::recognize::reshape_target::constant_target;
+use crate::passes::recognize::reshape_target::behind_joined_heads;
 use crate::passes::recognize::scores::Decomposed;
 use crate::passes::targets::{COREML, COREML_FILE, TFLITE, TFLITE_FILE};
 use crate::{At, Change, Cx, Reason, Skip, Trail};
@@ -214,16 +214,7 @@ fn joined_heads(cx: &Cx<'_>, join: NodeId) -> Result<Change, Skip> {
     }
     cx.read_only_by(turned, join)?;
     cx.read_only_by(mixed, back)?;
-    let apart = cx.shape(cx.output(back)?)?;
-    let width = Dim::product(&apart[2..]).ok_or_else(|| Skip::at(Reason::UnknownShape, y))?;
-    let together = [apart[0].clone(), apart[1].clone(), width];
-    // Where they are joined to something else, a Reshape does the rest.
-    let rest = match cx.same_shape(&together, cx.shape(y)?) {
-        true => None,
-        false => Some(
-            constant_target(cx, &together, cx.shape(y)?).ok_or_else(|| Skip::at(Reason::UnknownShape, y))?,
-        ),
-    };
+    let rest = behind_joined_heads(cx, cx.output(back)?, y)?;
     let mut inputs: Vec<Operand> = cx.node(id).inputs().iter().map(|&input| input.into()).collect();
     let mut sources = Vec::new();
     for index in 0..3 {

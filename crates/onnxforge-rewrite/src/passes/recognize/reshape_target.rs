@@ -32,6 +32,20 @@ pub fn constant_target(cx: &Cx<'_>, from: &[Dim], to: &[Dim]) -> Option<Vec<i64>
     Some(target)
 }
 
+/// Heads that stand apart in the last axes of `apart` are joined into one axis. Where `y` has another shape than that, what a Reshape behind has to be
+/// told.
+pub fn behind_joined_heads(cx: &Cx<'_>, apart: ValueId, y: ValueId) -> Result<Option<Vec<i64>>, Skip> {
+    let unknown = || Skip::at(Reason::UnknownShape, y);
+    let [batch, sequence, heads @ ..] = cx.shape(apart)? else { return Err(unknown()) };
+    let width = Dim::product(heads).ok_or_else(unknown)?;
+    let joined = [batch.clone(), sequence.clone(), width];
+    let wanted = cx.shape(y)?;
+    if cx.same_shape(&joined, wanted) {
+        return Ok(None);
+    }
+    constant_target(cx, &joined, wanted).map(Some).ok_or_else(unknown)
+}
+
 /// The same for values, which must have known shapes.
 pub fn target_between(cx: &Cx<'_>, from: ValueId, to: ValueId) -> Result<Vec<i64>, Skip> {
     constant_target(cx, cx.shape(from)?, cx.shape(to)?).ok_or_else(|| Skip::at(Reason::UnknownShape, to))

@@ -3,7 +3,7 @@
 //! **Matches** softmax(q · kᵀ) · v between the Transposes and Reshapes that split heads off and join them, where the Softmax is of MatMul(q, kᵀ), scaled on either side or
 //! behind it, and masked by a sum (`heads`); constant vectors that are added to queries, keys and values in front of it (`bias`), and a number that queries are multiplied with
 //! (`scale`); three products of one value with constant matrices in front of it, which become Attention of `com.microsoft` (`packed`). For the target `ort`, at any operator
-//! set: what `fuse_attention` makes of it from operator set 23 on is left alone.
+//! set: what `fuse_attention` makes of it from operator set 23 on is not rewritten.
 //! **Accuracy** `Rounding`: the same operations in another kernel, which may sum in another order.
 //! **Proof** This is the definition of the operator: it adds the mask to the scores as the Add did, and knows no numbers that hide keys.
 //! **Bound** `heads`: before, the scores have one rounding of their scale, unless that is 1, or one for queries and one for keys; the operator multiplies scores
@@ -17,7 +17,7 @@ use crate::passes::recognize::channels::features;
 use crate::passes::recognize::heads::{SWAPPED, Together};
 use crate::passes::recognize::masks::Masking;
 use crate::passes::recognize::orders::permutation;
-use crate::passes::recognize::reshape_target::constant_target;
+use crate::passes::recognize::reshape_target::behind_joined_heads;
 use crate::passes::recognize::scores::Decomposed;
 use crate::passes::targets::ORT;
 use crate::{At, Change, Cx, Reason, Skip, Trail};
@@ -94,16 +94,7 @@ fn heads(cx: &Cx<'_>, join: NodeId) -> Result<Change, Skip> {
         }
         Some(Masking::Sum(mask)) => Some(Bias::of(cx, mask, cx.shape(found.q)?, [&rows, &columns], join)?),
     };
-    let apart = cx.shape(turned)?;
-    let width = Dim::product(&apart[2..]).ok_or_else(|| Skip::at(Reason::UnknownShape, y))?;
-    let together = [apart[0].clone(), apart[1].clone(), width];
-    // Where they are joined to something else, a Reshape does the rest.
-    let rest = match cx.same_shape(&together, cx.shape(y)?) {
-        true => None,
-        false => Some(
-            constant_target(cx, &together, cx.shape(y)?).ok_or_else(|| Skip::at(Reason::UnknownShape, y))?,
-        ),
-    };
+    let rest = behind_joined_heads(cx, turned, y)?;
 
     let mut change = found.trail.change()?;
     let mut inputs = Vec::new();
