@@ -78,7 +78,7 @@ print({name: float(np.abs(outputs[name] - exact[name]).max()) for name in output
 # %% [markdown]
 # ## When something is wrong
 #
-# Errors are exceptions that tell the file, the place and the cure.
+# Errors are exceptions that tell the file, the place and the fix.
 
 # %%
 try:

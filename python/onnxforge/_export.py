@@ -50,7 +50,7 @@ class _Parser(argparse.ArgumentParser):
     """Says what is wrong in one line."""
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{message}; cure: onnxforge export --help")
+        raise UsageError(f"{message}; hint: onnxforge export --help")
 
 
 def main(argv: list[str]) -> int:
@@ -205,7 +205,7 @@ def _demand_all(model: Any, call: Call, source: str) -> None:
         shown = ", ".join(str(parameter).split(":")[0] for parameter in signature.parameters.values())
         raise UsageError(
             f"{source}: {error}; its forward takes ({shown}); "
-            "cure: --args with a type and shape for each, such as x=float32:1,3,224,224"
+            "hint: --args with a type and shape for each, such as x=float32:1,3,224,224"
         ) from None
 
 
@@ -215,7 +215,7 @@ def _dynamic(words: Sequence[str], arguments: dict[str, Any], torch: Any) -> dic
     for word in words:
         found = _AXES.fullmatch(word)
         if found is None:
-            raise UsageError(f"--dynamic {word}: cure: NAME=AXIS:SIZE,… such as input_ids=0:batch,1:sequence")
+            raise UsageError(f"--dynamic {word}: hint: NAME=AXIS:SIZE,… such as input_ids=0:batch,1:sequence")
         name = found["name"]
         if name not in arguments:
             raise UsageError(
@@ -224,7 +224,7 @@ def _dynamic(words: Sequence[str], arguments: dict[str, Any], torch: Any) -> dic
         value: Any = arguments[name]
         if not isinstance(value, torch.Tensor):
             raise UsageError(
-                f"--dynamic {word}: {name!r} is no tensor; cure: onnxforge.torch.export with dynamic_shapes"
+                f"--dynamic {word}: {name!r} is no tensor; hint: onnxforge.torch.export with dynamic_shapes"
             )
         sizes = {}
         for entry in found["axes"].split(","):
@@ -323,6 +323,6 @@ def _failed(error: BaseException) -> int:
     """One line for whatever went wrong."""
     from .torch._errors import reason
 
-    text = str(error) if isinstance(error, Error) else f"{reason(error)}; cure: -v shows where, or another --strategy"
+    text = str(error) if isinstance(error, Error) else f"{reason(error)}; hint: -v shows where, or another --strategy"
     print(f"error: {' '.join(text.split())}", file=sys.stderr)
     return BAD

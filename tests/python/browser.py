@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
-CURE = "there is no Chromium: `apt-get install chromium`, or set ONNXFORGE_CHROMIUM to one"
+HINT = "there is no Chromium: `apt-get install chromium`, or set ONNXFORGE_CHROMIUM to one"
 
 
 def chromium(environment=os.environ):
@@ -29,7 +29,7 @@ def started():
     """A running browser."""
     executable = chromium()
     if executable is None:
-        pytest.skip(CURE)
+        pytest.skip(HINT)
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:

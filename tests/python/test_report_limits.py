@@ -156,7 +156,7 @@ def test_the_browser_is_found(tmp_path):
     assert browser.chromium({"PATH": str(tmp_path)}) == str(binary)
     assert browser.chromium({"PATH": str(tmp_path), "ONNXFORGE_CHROMIUM": "/mine"}) == "/mine"
     assert browser.chromium({"PATH": str(tmp_path / "nothing")}) is None
-    assert "apt-get install chromium" in browser.CURE
+    assert "apt-get install chromium" in browser.HINT
 
 
 # ---------------------------------------------------------------- the command

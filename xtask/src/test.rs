@@ -86,7 +86,7 @@ fn pytest(python: &Path, folder: &str, filter: Option<&str>) -> Command {
 
 /// Fails where there is no Chromium, with what to do about it.
 fn find_browser(python: &Path) -> Result<()> {
-    let script = "import browser, sys; sys.exit(None if browser.chromium() else browser.CURE)";
+    let script = "import browser, sys; sys.exit(None if browser.chromium() else browser.HINT)";
     let mut find = Command::new(python);
     find.args(["-c", script]).env("PYTHONPATH", root().join("tests/python"));
     output(&mut find).context("leave the tests in Chromium out with --no-browser, or give them one")?;

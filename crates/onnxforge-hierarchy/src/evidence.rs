@@ -59,7 +59,7 @@ impl Evidence {
     }
 
     /// The share of nodes with this evidence whose module is the right one, at least, as `tests/torch/strategies.py` measures it (docs/strategies.md).
-    /// `by_names`: names are all that tells of modules.
+    /// `by_names`: names are all that tells of modules. What never occurred in one of the two ways has the number of the other.
     pub fn confidence(self, by_names: bool) -> f64 {
         let (known, from_names) = match self {
             Self::Exporter => (0.99, 0.99),

@@ -50,9 +50,9 @@ fn call<'py>(
     let (here, first) = (std::process::id(), *FIRST.get_or_init(std::process::id));
     if here != first {
         // The threads that share the work did not come along.
-        let cure = "this process was forked from one that used onnxforge; begin it anew, for example with \
+        let hint = "this process was forked from one that used onnxforge; begin it anew, for example with \
                     multiprocessing.set_start_method('spawn')";
-        return Err(Failed::new_err(("request", cure, None::<PathBuf>, None::<String>)));
+        return Err(Failed::new_err(("request", hint, None::<PathBuf>, None::<String>)));
     }
     let given: HashMap<PathBuf, Blob> =
         given.into_iter().map(|(path, bytes)| (path, Blob::owned_by(bytes))).collect();

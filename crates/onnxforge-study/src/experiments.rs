@@ -130,7 +130,7 @@ const VISION_TRANSFORMERS: passes::Family = passes::Family {
 const LANGUAGE_MODELS: passes::Family = passes::Family {
     id: "18",
     title: "Language models",
-    expected: "Rotary positions, grouped queries, gates and root-mean-square norms are spelled out by exporters; passes should find them.",
+    expected: "Rotary positions, grouped queries, gates and root-mean-square norms are decomposed by exporters; passes should find them.",
     patterns: &[
         "rotary_embeddings",
         "grouped_queries",

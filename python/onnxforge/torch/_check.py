@@ -135,7 +135,7 @@ def feed(inputs: Sequence[str], arguments: Mapping[str, Any]) -> dict[str, np.nd
         return {name: _array(value) for name, (_, value) in zip(inputs, given)}
     raise Error(
         f"cannot check: the file has {len(inputs)} inputs ({', '.join(inputs)}), the call has {len(given)} tensors "
-        f"({', '.join(known)}); cure: pin_forward=True, which fixes arguments that are no tensors"
+        f"({', '.join(known)}); hint: pin_forward=True, which fixes arguments that are no tensors"
     )
 
 

@@ -47,9 +47,9 @@ def reason(error: BaseException) -> str:
 
 
 def need(name: str) -> Any:
-    """A package that only exports need; the cure where it is missing."""
+    """A package that only exports need; a hint where it is missing."""
     try:
         return importlib.import_module(name)
     except ImportError as error:
         missing = (error.name or name).split(".")[0]
-        raise Error(f"exporting needs {missing}, which is not installed here; cure: pip install {missing}") from error
+        raise Error(f"exporting needs {missing}, which is not installed here; hint: pip install {missing}") from error

@@ -170,7 +170,7 @@ class _Exporter:
         except Exception as error:
             raise ExportError(
                 f"no exporter could write the model; {first}: {why}; {second}: {reason(error)}; "
-                f"cure: strategy={first!r} shows all that PyTorch says of the first"
+                f"hint: strategy={first!r} shows all that PyTorch says of the first"
             ) from failed
         warnings.warn(
             f"exported with {second}, because {first} failed: {why}. TorchScript keeps one path through Python's "
@@ -242,11 +242,11 @@ def _strategies(strategy: str, options: dict[str, Any]) -> tuple[str, ...]:
     told = {True: DYNAMO, False: TORCHSCRIPT}.get(dynamo)
     if told is not None:
         if strategy not in ("auto", told):
-            raise UsageError(f"strategy={strategy!r} contradicts dynamo={dynamo!r}; cure: give one of them")
+            raise UsageError(f"strategy={strategy!r} contradicts dynamo={dynamo!r}; hint: give one of them")
         strategy = told
     if strategy == DYNAMO and not _takes("dynamo"):
         raise UsageError(
-            "this PyTorch has no dynamo exporter; cure: pip install 'torch>=2.5', or strategy='torchscript'"
+            "this PyTorch has no dynamo exporter; hint: pip install 'torch>=2.5', or strategy='torchscript'"
         )
     if strategy == "auto":
         # Without shapes, `dynamo` is an earlier exporter, which writes modules as functions.

@@ -27,7 +27,7 @@ _NAMED = re.compile(r"(?P<name>[A-Za-z_]\w*)=(?P<value>.*)", re.DOTALL)
 _TENSOR = re.compile(r"(?:(?P<type>[A-Za-z]\w*):)?(?P<shape>\d+(?:,\d+)*)?(?:%(?P<limit>\d+))?")
 _LITERAL = "py:"
 _NUMBERED = re.compile(r"arr_\d+")
-_CURE = "cure: a shape such as 1,3,224,224, NAME=TYPE:SHAPE such as input_ids=int64:1,16, or a file .npz, .npy or .pt"
+_HINT = "hint: a shape such as 1,3,224,224, NAME=TYPE:SHAPE such as input_ids=int64:1,16, or a file .npz, .npy or .pt"
 
 
 def call_of(words: Sequence[str]) -> Call:
@@ -81,7 +81,7 @@ def _value(text: str, word: str) -> Any:
             ) from None
     found = _TENSOR.fullmatch(text)
     if found is None or not text or (found["shape"] is None and found["type"] is None):
-        raise UsageError(f"--args {word}: no type and shape; {_CURE}")
+        raise UsageError(f"--args {word}: no type and shape; {_HINT}")
     name = found["type"] or "float32"
     dtype = getattr(torch, name, None)
     if not isinstance(dtype, torch.dtype):

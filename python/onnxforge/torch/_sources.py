@@ -46,7 +46,7 @@ def _attribute(source: str) -> Any:
     """What stands behind `module:name`."""
     place, colon, name = source.rpartition(":")
     if not colon or not place or not name:
-        raise UsageError(f"{source}: names no model; cure: package.module:factory, file.py:factory or hf:FOLDER")
+        raise UsageError(f"{source}: names no model; hint: package.module:factory, file.py:factory or hf:FOLDER")
     found: Any = _module(place, source)
     for part in name.split("."):
         if not hasattr(found, part):
@@ -124,7 +124,7 @@ def _made(found: Any, source: str) -> tuple[torch.nn.Module, Call | None]:
             if isinstance(found, tuple)
             else type(found).__name__
         )
-        raise UsageError(f"{source}: gave {given}; cure: a module, (module, args) or (module, args, kwargs)")
+        raise UsageError(f"{source}: gave {given}; hint: a module, (module, args) or (module, args, kwargs)")
     model, *rest = parts
     if not rest:
         return model, None

@@ -115,7 +115,7 @@ def _config(transformers: Any, place: str) -> Any:
     """The configuration in a folder, in a file, or by the type of the model."""
     path = Path(place)
     if path.is_dir() and not (path / _CONFIG).is_file():
-        raise UsageError(f"hf:{place}: the folder has no {_CONFIG}; cure: save a model into it with save_pretrained")
+        raise UsageError(f"hf:{place}: the folder has no {_CONFIG}; hint: save a model into it with save_pretrained")
     if path.exists():
         try:
             return transformers.AutoConfig.from_pretrained(place, local_files_only=True)
@@ -126,7 +126,7 @@ def _config(transformers: Any, place: str) -> Any:
     except ValueError:
         raise UsageError(
             f"hf:{place}: neither a folder or file here, nor a type of model that transformers "
-            f"{transformers.__version__} knows; cure: download the model first and give its folder"
+            f"{transformers.__version__} knows; hint: download the model first and give its folder"
         ) from None
 
 
@@ -139,6 +139,6 @@ def _class(transformers: Any, config: Any, class_name: str | None, place: str) -
     if found is None:
         raise UsageError(
             f"hf:{place}: transformers {transformers.__version__} has no class {named!r}; "
-            "cure: --class with another one, such as AutoModel"
+            "hint: --class with another one, such as AutoModel"
         )
     return found

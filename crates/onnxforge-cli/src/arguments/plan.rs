@@ -6,7 +6,7 @@ use clap::builder::NonEmptyStringValueParser;
 use onnxforge::interface::Wishes;
 use onnxforge::ir::Model;
 use onnxforge::optimize::{AccuracyMode, Options};
-use onnxforge::upgrade::CURED;
+use onnxforge::upgrade::CONVERTED;
 use onnxforge::{Opset, Selection};
 
 use super::{SelectionArgs, named_shape, named_size, version_or_keep};
@@ -62,7 +62,7 @@ impl PlanArgs {
 
     /// The model, which must be valid but for what a conversion takes care of.
     pub fn load(&self, path: &Path, output: &Output) -> Result<Model, Failure> {
-        output.files.load_valid(path, if self.opset == Opset::Keep { &[] } else { CURED })
+        output.files.load_valid(path, if self.opset == Opset::Keep { &[] } else { CONVERTED })
     }
 
     /// What is to be done, with these passes.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use comfy_table::Cell;
 use onnxforge::Opset;
 use onnxforge::opset::{Tried, convert};
-use onnxforge::upgrade::{self, CURED};
+use onnxforge::upgrade::{self, CONVERTED};
 use serde::Serialize;
 
 use super::ExternalArg;
@@ -45,7 +45,7 @@ struct Report {
 
 pub fn run(args: &Args, output: &Output) -> Result<Verdict, Failure> {
     output.files.require_folders([&args.output])?;
-    let mut model = output.files.load_valid(&args.model, CURED)?;
+    let mut model = output.files.load_valid(&args.model, CONVERTED)?;
     let (converted, tried) =
         convert(&mut model, args.opset, false).map_err(|error| Failure::from(error).about(&args.model))?;
     let converted = converted.unwrap_or_default();

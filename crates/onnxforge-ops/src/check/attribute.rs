@@ -82,9 +82,9 @@ impl<'m> Checker<'m> {
             (None | Some(0), None) => {
                 if self.ir >= 2 {
                     let hint = filled(attribute).next();
-                    let cure = hint
+                    let hint = hint
                         .map_or_else(String::new, |kind| format!("; its value is of type {}", kind.name()));
-                    self.error(Rule::AttributeForm, here, format!("the attribute has no type{cure}"));
+                    self.error(Rule::AttributeForm, here, format!("the attribute has no type{hint}"));
                 }
                 None
             }
@@ -142,8 +142,8 @@ impl<'m> Checker<'m> {
         match self.context.parameters.get(name) {
             None => {
                 let names = self.context.parameter_names.iter().copied();
-                let cure = question(closest(&mut self.budget, name, names));
-                let message = format!("the function has no attribute {}{cure}", Quoted(name));
+                let hint = question(closest(&mut self.budget, name, names));
+                let message = format!("the function has no attribute {}{hint}", Quoted(name));
                 // It stands for what callers give, whether or not the function lists it.
                 let is_needed = matches!(here.op(), Some("Constant"));
                 if is_needed {
@@ -209,10 +209,10 @@ impl<'m> Checker<'m> {
             let any = signature.domain.is_empty() && signature.name == "LayerNormalization";
             if !any && !name.starts_with("__") {
                 let names = signature.attributes.iter().map(|formal| formal.name);
-                let cure = question(closest(&mut self.budget, name, names));
+                let hint = question(closest(&mut self.budget, name, names));
                 let op = op_name(signature.domain, signature.name);
                 let message =
-                    format!("{op} has no attribute {} in version {}{cure}", Quoted(name), signature.since);
+                    format!("{op} has no attribute {} in version {}{hint}", Quoted(name), signature.since);
                 self.error(Rule::AttributeUnknown, here, message);
             }
             return;
@@ -231,8 +231,8 @@ impl<'m> Checker<'m> {
         let names = required.chain(optional);
         let known = self.function_attributes.entry(index).or_insert_with(|| names.clone().collect());
         if !known.contains(name) && !name.starts_with("__") {
-            let cure = question(closest(&mut self.budget, name, names));
-            let message = format!("the local function has no attribute {}{cure}", Quoted(name));
+            let hint = question(closest(&mut self.budget, name, names));
+            let message = format!("the local function has no attribute {}{hint}", Quoted(name));
             self.warning(Rule::AttributeUnknown, here, message);
         }
     }

@@ -150,12 +150,12 @@ impl<'m> Checker<'m> {
         };
         for (domain, (place, count)) in std::mem::take(&mut self.context.missing) {
             let near = closest(&mut self.budget, domain, self.context.domains.iter().copied());
-            let cure =
+            let hint =
                 near.map_or_else(|| format!("; add it to the {what}'s opset imports"), |n| question(Some(n)));
             let name =
                 if domain.is_empty() { "the standard domain".to_owned() } else { Quoted(domain).to_string() };
             let message = format!(
-                "the domain of this node{} is not imported by the {what}: {name}{cure}",
+                "the domain of this node{} is not imported by the {what}: {name}{hint}",
                 others(count)
             );
             self.error_at(Rule::DomainImport, place, message);

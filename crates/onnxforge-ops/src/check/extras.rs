@@ -74,8 +74,8 @@ impl<'m> Checker<'m> {
             } else if !self.configurations.contains(id) {
                 let names =
                     self.model.configuration.iter().filter_map(|configuration| configuration.name.as_deref());
-                let cure = question(closest(&mut self.budget, id, names));
-                let message = format!("the model has no device configuration {}{cure}", Quoted(id));
+                let hint = question(closest(&mut self.budget, id, names));
+                let message = format!("the model has no device configuration {}{hint}", Quoted(id));
                 self.error(Rule::DeviceConfiguration, &at, message);
             }
             for (index, spec) in device.sharding_spec.iter().enumerate() {
@@ -83,9 +83,9 @@ impl<'m> Checker<'m> {
                 let name = spec.tensor_name.as_deref().unwrap_or_default();
                 if name.is_empty() || !values.contains(name) {
                     let names = node.input.iter().chain(&node.output).map(|value| &**value);
-                    let cure = question(closest(&mut self.budget, name, names));
+                    let hint = question(closest(&mut self.budget, name, names));
                     let message =
-                        format!("{} is neither an input nor an output of the node{cure}", Quoted(name));
+                        format!("{} is neither an input nor an output of the node{hint}", Quoted(name));
                     self.error(Rule::DeviceConfiguration, &at, message);
                 }
                 self.sharding(spec, &at);

@@ -221,9 +221,9 @@ impl<'m> Checker<'m> {
             });
             for (what, name) in subject.chain(parameters) {
                 if !self.exists(name) {
-                    let cure = question(closest(&mut self.budget, name, self.scope.names()));
+                    let hint = question(closest(&mut self.budget, name, self.scope.names()));
                     let message = format!(
-                        "{} is {}, which nothing defines{cure}",
+                        "{} is {}, which nothing defines{hint}",
                         super::problem::Plain(what),
                         Quoted(name)
                     );

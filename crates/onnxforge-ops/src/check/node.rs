@@ -161,13 +161,13 @@ impl<'m> Checker<'m> {
                     && latest_opset(other).is_some_and(|v| signature(other, op, v) != Lookup::UnknownOp)
             })
         };
-        let cure = match (near, near.is_none().then(elsewhere).flatten()) {
+        let hint = match (near, near.is_none().then(elsewhere).flatten()) {
             (None, Some("")) => "; the standard domain has it: leave the domain empty".to_owned(),
             (None, Some(other)) => format!("; the domain {other:?} has it"),
             (near, _) => question(near),
         };
         let domain = if domain.is_empty() { "the standard domain" } else { domain };
-        format!("{domain} has no operator {}{cure}", Quoted(op))
+        format!("{domain} has no operator {}{hint}", Quoted(op))
     }
 
     /// The number of inputs and outputs, and which of them may be empty.

@@ -126,7 +126,7 @@ pub struct Problem {
     pub severity: Severity,
     /// Where in the model.
     pub place: Place,
-    /// What is wrong and, where there is one, the cure.
+    /// What is wrong and, where there is one, the hint.
     pub message: String,
 }
 

@@ -202,13 +202,13 @@ impl<'m> Checker<'m> {
     pub(super) fn dangling(&mut self, rule: Rule, name: &str, what: &str, here: &Here<'_>) {
         let in_main =
             rule == Rule::DanglingName && self.main.as_ref().is_some_and(|main| main.get(name).is_some());
-        let cure = if in_main && self.context.function.is_some() {
+        let hint = if in_main && self.context.function.is_some() {
             "; the main graph has it, but a function sees only its own inputs: pass it as one".to_owned()
         } else {
             let names = self.scope.names().chain(self.outer.iter().rev().flat_map(Scope::names));
             question(closest(&mut self.budget, name, names))
         };
-        self.error(rule, here, format!("{what} is {}, which nothing defines{cure}", Quoted(name)));
+        self.error(rule, here, format!("{what} is {}, which nothing defines{hint}", Quoted(name)));
     }
 
     /// Whether this name is defined in the current scope, or visible around it.

@@ -15,7 +15,7 @@ use onnxforge_proto::Str;
 /// What an adapter answers: the change, nothing where the call means the same in the new version, or why it cannot follow.
 pub type Adapted = Result<Option<Change>, Refusal>;
 
-/// Why a call cannot be taken to the next version: the reason and, where there is one, the cure.
+/// Why a call cannot be taken to the next version: the reason and, where there is one, the hint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal(pub String);
 
@@ -40,7 +40,7 @@ impl From<OpError> for Refusal {
     }
 }
 
-/// The cure for what is not known in a function.
+/// The hint for what is not known in a function.
 const INLINE: &str = "inline the functions first (pass inline_functions)";
 
 /// The first version in which a Constant may hold what an attribute of the caller is.
@@ -80,11 +80,11 @@ impl<'a> Old<'a> {
     pub fn dtype(&self, value: ValueId) -> Result<DType, Refusal> {
         self.known_dtype(value).ok_or_else(|| {
             let model = self.cx.model;
-            let cure = match model.called_as(model.root_of(self.node().scope())) {
+            let hint = match model.called_as(model.root_of(self.node().scope())) {
                 Some(_) => INLINE,
                 None => "declare it in value_info",
             };
-            Refusal(format!("the element type of {:?} is not known; {cure}", &**model.value(value).name()))
+            Refusal(format!("the element type of {:?} is not known; {hint}", &**model.value(value).name()))
         })
     }
 

@@ -7,7 +7,7 @@
 //!   inputs and attributes with the same defaults, and perhaps more (`table::follows`). The node stays.
 //! - `table::STEPS` lists an adapter. It says what the node becomes so that the same is computed.
 //! - Neither, or the adapter finds something that it cannot carry over: the model stays as it is, and the error names the
-//!   node and the cure.
+//!   node and the hint.
 //!
 //! Adapters know one step each and nothing of the ones before and after. What they make goes through the same door as the
 //! changes of passes: the driver checks that new nodes are valid calls at the version of the step, and the journal lists
@@ -42,7 +42,7 @@ pub use self::table::{NEWEST, NEWEST_OF_RUNTIMES, OLDEST};
 
 /// The rules that a model may break before it is converted, because it does not afterwards: operators that are withdrawn in its
 /// version, and functions of another version than the graph.
-pub const CURED: &[Rule] = &[Rule::DeprecatedOperator, Rule::FunctionOpset];
+pub const CONVERTED: &[Rule] = &[Rule::DeprecatedOperator, Rule::FunctionOpset];
 
 /// The name under which the journal lists the edits, and why their shapes stay where inference does not know them: an adapter says what the old
 /// call becomes so that the same is computed, which includes the shape.
@@ -64,8 +64,8 @@ pub enum UpgradeError {
     Training,
     #[error("{node}: opset {opset} has no such operator, so nobody knows what it means in another one")]
     NoOperator { node: String, opset: i64 },
-    #[error("{node}: opset {to} has withdrawn the operator; {cure}")]
-    Withdrawn { node: String, to: i64, cure: String },
+    #[error("{node}: opset {to} has withdrawn the operator; {hint}")]
+    Withdrawn { node: String, to: i64, hint: String },
     #[error(
         "the step {rule} of the conversion may change bits of the result; leave the opset as it is, or accept that"
     )]
@@ -205,11 +205,11 @@ fn exists(model: &Model, id: NodeId, from: i64, to: i64) -> Result<(), UpgradeEr
     match (signature("", name, from), signature("", name, to)) {
         (Lookup::Deprecated(_), Lookup::Deprecated(_)) => {
             let back = (to..=NEWEST).find(|&later| matches!(signature("", name, later), Lookup::Found(_)));
-            let cure = match back {
+            let hint = match back {
                 Some(later) => format!("it is back in {later}, so convert to that or a later one"),
                 None => "export the model anew".to_owned(),
             };
-            Err(UpgradeError::Withdrawn { node: node(), to, cure })
+            Err(UpgradeError::Withdrawn { node: node(), to, hint })
         }
         _ => Ok(()),
     }
